@@ -1,0 +1,12 @@
+/* compress.h: zstd behind one door. Pure (zstd is deterministic for a given library; the compressed form is made once, by the
+ * origin, and never compared), thread-safe: one context per thread. */
+#pragma once
+
+#include "base/base.h"
+
+enum content_form { FORM_RAW = 0, FORM_ZSTD = 1 };
+
+/* Compresses n bytes; *ret is malloc'ed. -ENODATA: does not shrink by at least n/16 (store it raw). */
+errint_t compress_zstd(const void *p, size_t n, uint8_t **ret, size_t *ret_len);
+/* Fills exactly raw_len bytes of out. -EBADMSG: not such a frame or another length. Never reads or writes out of bounds. */
+errint_t decompress_zstd(const void *p, size_t n, void *out, size_t raw_len);

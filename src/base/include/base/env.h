@@ -1,0 +1,15 @@
+/* env.h: the outside world as interfaces, so that the simulator can stand in for it. Implementations: env_system() for programs,
+ * the simulator's own for tests. */
+#pragma once
+
+#include "base/base.h"
+
+struct env {
+        uint64_t (*monotonic_ns)(void *ctx);
+        void (*realtime)(void *ctx, int64_t *ret_sec, uint32_t *ret_nsec);
+        uint64_t (*random64)(void *ctx);
+        void *ctx;
+};
+const struct env *env_system(void);
+static inline uint64_t env_monotonic_ns(const struct env *e) { return e->monotonic_ns(e->ctx); }
+static inline uint64_t env_random64(const struct env *e) { return e->random64(e->ctx); }
