@@ -1,0 +1,29 @@
+/* content.h (private to store): PATH-content: large contents in extents of 4 KiB units, each written once.
+ *
+ * A new version always goes to free units. Units become free again only when a durable home position covers the operation that superseded
+ * them (content_free_at + content_home_durable) . The map of what is used lies in the home; the file itself has no header, so damage is
+ * found by the CRC that record or home keep for each content. Writes go through the page cache, or with O_DIRECT at level file (buffers
+ * aligned inside). The file grows in steps (measured; see docs/decisions). Threads: serialised inside. */
+#pragma once
+
+#include "store/oplog.h"
+
+#define CONTENT_UNIT 4096u
+#define CONTENT_THRESHOLD 4096u /* stored size from which a content goes here */
+
+struct content;
+errint_t content_open(struct disk *disk, const char *path, bool create, bool read_only, struct metrics *m, struct content **ret);
+void content_close(struct content *c);
+errint_t content_mark_used(struct content *c, const struct oplog_extent *e, size_t n); /* at load and replay; -EBADMSG: overlaps or beyond the end */
+/* Allocates, writes. ret_extents is malloc'ed. -ENOSPC before anything is written. */
+errint_t content_write(struct content *c, const void *p, size_t n, bool direct, struct oplog_extent **ret_extents, size_t *ret_n);
+errint_t content_read(struct content *c, const struct oplog_extent *e, size_t n, void *buf, size_t len, uint32_t crc); /* -EBADMSG: CRC differs */
+void content_free_at(struct content *c, const struct oplog_extent *e, size_t n, uint64_t superseded_by_seq);
+void content_home_durable(struct content *c, uint64_t seq); /* frees what was superseded at or below seq */
+errint_t content_flush(struct content *c); /* when dirty; fdatasync */
+bool content_dirty(const struct content *c);
+uint64_t content_live_bytes(const struct content *c);
+uint64_t content_dead_bytes(const struct content *c); /* superseded, not yet free */
+uint64_t content_file_size(const struct content *c);
+errint_t content_reserve(struct content *c, uint64_t bytes); /* makes sure that units for so many bytes exist on disk; -ENOSPC */
+void content_release(struct content *c, uint64_t bytes);
