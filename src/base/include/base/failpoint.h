@@ -4,10 +4,12 @@
 #pragma once
 
 #include "base/base.h"
+#include <stdatomic.h>
 
 errint_t failpoint_set(const char *spec); /* -EINVAL: the text is not understood; NULL or "" clears all */
 errint_t failpoint_check_(const char *name);
 extern _Atomic int failpoint_active_;
 /* 0, or the negative errno that the test wants here. */
-#define failpoint(name) (__builtin_expect(failpoint_active_ != 0, 0) ? failpoint_check_(name) : 0)
-uint64_t failpoint_passed(const char *name); /* passages seen while any failpoint was set */
+#define failpoint(name) (__builtin_expect(atomic_load_explicit(&failpoint_active_, memory_order_relaxed) != 0, 0) ? failpoint_check_(name) : 0)
+/* Passages seen since the last failpoint_set of a spec that was not empty; clearing stops the count and keeps it. */
+uint64_t failpoint_passed(const char *name);

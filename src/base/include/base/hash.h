@@ -5,6 +5,7 @@
 #include "base/base.h"
 
 uint32_t crc32c(uint32_t chain, const void *p, size_t n); /* chain: 0, or the CRC of what came before */
+uint32_t crc32c_table_(uint32_t chain, const void *p, size_t n); /* the form without SSE4.2, for tests */
 
 struct hash128 {
         uint64_t lo, hi;
