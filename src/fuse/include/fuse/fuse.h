@@ -1,0 +1,33 @@
+/* fuse.h: the kernel edge: a thin low-level adapter. Requests in, replies and invalidations out. Mounts by mount(2), receives on its own
+ * worker threads (fuse_session_receive_buf), decodes raw what libfuse 3.14 does not (TMPFILE, STATX, KILLPRIV_V2 flags, SETXATTR_EXT). */
+#pragma once
+
+#include "fs/fs.h"
+
+struct fuse_edge_config {
+        struct fs *fs;
+        struct metrics *metrics;
+        const char *mountpoint;
+        const char *source;       /* shown in /proc/mounts */
+        unsigned threads;         /* 0: number of cores + 2, at most 16 */
+        bool allow_dev, allow_suid; /* default nodev,nosuid */
+        bool read_only;
+        bool posix_locks_local;   /* FLUSH is not wanted where nothing was written */
+        bool cache;               /* false: all timeouts 0 (for tests) */
+        bool no_epoch;            /* behave as on a kernel without FUSE_NOTIFY_INC_EPOCH: entry timeout 0 */
+        unsigned max_write;       /* 0: what the kernel gives, at most 1 MiB */
+        void (*ended)(void *ctx, errint_t error); /* the session ended (unmounted from outside, error); from a worker thread */
+        void *ctx;
+};
+struct fuse_edge;
+/* Detaches a dead mount at the mountpoint if there is one, mounts, starts workers, returns when INIT was answered. One line of what
+ * failed and the remedy in ret_reason. */
+errint_t fuse_edge_start(const struct fuse_edge_config *config, struct fuse_edge **ret, char *ret_reason, size_t reason_size);
+/* Unmounts (MNT_DETACH if busy), writes back, joins threads. */
+void fuse_edge_stop(struct fuse_edge *e);
+/* Invalidates the kernel's caches for a change set; done(seq) is called when everything up to it is clear, in order, from a thread of
+ * the notification pool; with nothing to do, at once from here. `local`: the kernel asked for it itself and knows. */
+void fuse_edge_invalidate(struct fuse_edge *e, const struct change_set *changes, uint64_t seq, bool local, void (*done)(void *ctx, uint64_t seq), void *ctx);
+void fuse_edge_invalidate_inode(struct fuse_edge *e, uint64_t ino);
+void fuse_edge_invalidate_all(struct fuse_edge *e, void (*done)(void *ctx, uint64_t seq), void *ctx);
+unsigned fuse_edge_max_write(const struct fuse_edge *e);
