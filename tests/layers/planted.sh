@@ -32,7 +32,7 @@ purity_says() {
   # shellcheck disable=SC2053  # a pattern on purpose
   if [[ $want == pass ]]; then
     [[ $status -eq 0 ]] || complain "harmless $name was refused: $out"
-  elif [[ $status -ne 1 || $out != *"$name.o"?(])": "$want": "* ]]; then
+  elif [[ $status -ne 1 || $out != *"$name".o?(]):\ $want:\ * ]]; then
     complain "$name: purity.sh did not name $want (status $status): $out"
   fi
 }
@@ -61,7 +61,7 @@ purity_says slot has_a_thread_local <<<'_Thread_local int slot; int plant(void);
 uses() { echo " $1 $(sed -n "s/^$1: *//p" "$here/includes.rules" | tr -s ' ' '\n' | grep -vE '[/@.]' | tr '\n' ' ')"; }
 
 # A header of LAYER, as others write it; none while a layer has no public header.
-header_of() { [[ ! -d $source_dir/src/$1/include ]] || (cd "$source_dir/src/$1/include" && find "$1" -name '*.h' | sort | head -1); }
+header_of() { [[ ! -d $source_dir/src/$1/include/$1 ]] || (cd "$source_dir/src/$1/include" && find "$1" -name "*.h" | sort | head -1); }
 
 while IFS=: read -r layer dirs; do
   flags=()
