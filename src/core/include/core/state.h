@@ -29,5 +29,7 @@ void state_done(struct state *s);
  * unchanged then and the node must not go on. */
 errint_t state_apply(struct state *s, uint64_t epoch, const struct op *op, const void *head, size_t head_len, struct change_set *changes,
                      struct op_result *ret);
+/* One link of the history chain: what state_apply puts in place of `before`. Lets a log be checked against a history without applying it. */
+struct hash128 state_history_next(struct hash128 before, uint64_t epoch, const void *head, size_t head_len, const struct op_payload *payload);
 /* What members compare: position, history, tree and sessions in one value. */
 struct hash128 state_digest(const struct state *s);
