@@ -6,24 +6,32 @@
  * aligned inside). The file grows in steps (measured; see docs/decisions). Threads: serialised inside. */
 #pragma once
 
-#include "store/oplog.h"
+#include "oplog.h"
 
 #define CONTENT_UNIT 4096u
 #define CONTENT_THRESHOLD 4096u /* stored size from which a content goes here */
 
 struct content;
-errint_t content_open(struct disk *disk, const char *path, bool create, bool read_only, struct metrics *m, struct content **ret);
-void content_close(struct content *c);
-errint_t content_mark_used(struct content *c, const struct oplog_extent *e, size_t n); /* at load and replay; -EBADMSG: overlaps or beyond the end */
-/* Allocates, writes. ret_extents is malloc'ed. -ENOSPC before anything is written. */
+/* `id`: OPLOG_ID_SIZE bytes. create: makes the file (durably, its name too); one that is there already is taken over if it is an interrupted
+ * creation (no header yet), else -EEXIST. -ENOENT; -EBADMSG: no such header; -EXDEV: that of another database. m may be NULL. */
+errint_t content_open(struct disk *disk, const char *path, const uint8_t id[OPLOG_ID_SIZE], bool create, bool read_only, struct metrics *m, struct content **ret);
+void content_close(struct content *c); /* NULL is fine */
+/* At load and replay. -EBADMSG: overlaps, or lies beyond the end: nothing is marked. */
+errint_t content_mark_used(struct content *c, const struct oplog_extent *e, size_t n);
+/* Allocates, writes. ret_extents is malloc'ed. -ENOSPC before anything is written. After any error nothing is allocated. */
 errint_t content_write(struct content *c, const void *p, size_t n, bool direct, struct oplog_extent **ret_extents, size_t *ret_n);
 errint_t content_read(struct content *c, const struct oplog_extent *e, size_t n, void *buf, size_t len, uint32_t crc); /* -EBADMSG: CRC differs */
+/* Free as soon as the home is durable at superseded_by_seq: at once, when it is already (0: never named by any record). Extents must be used. */
 void content_free_at(struct content *c, const struct oplog_extent *e, size_t n, uint64_t superseded_by_seq);
-void content_home_durable(struct content *c, uint64_t seq); /* frees what was superseded at or below seq */
-errint_t content_flush(struct content *c); /* when dirty; fdatasync */
+void content_home_durable(struct content *c, uint64_t seq); /* frees what was superseded at or below seq; gives a long free tail back */
+/* When dirty; fdatasync. After a failure nothing that was written since the last good flush can be trusted, also not after a later good one:
+ * write it again (content_write takes other units while the old ones are in use). */
+errint_t content_flush(struct content *c);
 bool content_dirty(const struct content *c);
-uint64_t content_live_bytes(const struct content *c);
+uint64_t content_live_bytes(const struct content *c); /* whole units, as the two below */
 uint64_t content_dead_bytes(const struct content *c); /* superseded, not yet free */
 uint64_t content_file_size(const struct content *c);
-errint_t content_reserve(struct content *c, uint64_t bytes); /* makes sure that units for so many bytes exist on disk; -ENOSPC */
+/* Makes sure that units for one content of so many bytes exist on disk, beside those of all other reservations; -ENOSPC. Released, with the
+ * same number, after content_write has used them or when they are not needed. */
+errint_t content_reserve(struct content *c, uint64_t bytes);
 void content_release(struct content *c, uint64_t bytes);
