@@ -10,6 +10,17 @@ set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
 
 set(COTERIE_SANITIZE "" CACHE STRING "sanitizers, as -fsanitize= takes them (address,undefined or thread)")
 option(COTERIE_WERROR "warnings are errors" ON)
+option(COTERIE_FUZZ "build the libFuzzer programs (needs clang)" OFF)
+if(COTERIE_FUZZ)
+  if(NOT CMAKE_C_COMPILER_ID MATCHES Clang)
+    message(FATAL_ERROR "COTERIE_FUZZ needs clang")
+  endif()
+  # A sanitizer's runtime is also what the coverage calls of ordinary programs link with.
+  if(NOT COTERIE_SANITIZE)
+    set(COTERIE_SANITIZE address,undefined)
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
 
 add_compile_definitions(_GNU_SOURCE _FILE_OFFSET_BITS=64)
 add_compile_options(

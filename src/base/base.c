@@ -47,13 +47,21 @@ static void *must(void *p) {
 }
 
 /* Zero bytes are asked for as one, so that NULL always means failure. */
-void *xmalloc(size_t size) { return must(malloc(size ? size : 1)); }
+void *xmalloc(size_t size) {
+        return must(malloc(size ? size : 1));
+}
 
-void *xcalloc(size_t n, size_t size) { return must(n && size ? calloc(n, size) : calloc(1, 1)); }
+void *xcalloc(size_t n, size_t size) {
+        return must(n && size ? calloc(n, size) : calloc(1, 1));
+}
 
-void *xrealloc(void *p, size_t size) { return must(realloc(p, size ? size : 1)); }
+void *xrealloc(void *p, size_t size) {
+        return must(realloc(p, size ? size : 1));
+}
 
-char *xstrdup(const char *s) { return must(strdup(s)); }
+char *xstrdup(const char *s) {
+        return must(strdup(s));
+}
 
 void *try_malloc(size_t size) {
         if (failpoint("alloc"))

@@ -4,9 +4,11 @@
 #include <string.h>
 
 #define VARINT_MAX 10u /* bytes of a 64-bit LEB128 */
-#define ENC_FIRST 64u  /* capacity of the first allocation */
+#define ENC_FIRST  64u /* capacity of the first allocation */
 
-void enc_init(struct enc *e, size_t max) { *e = (struct enc){.max = max}; }
+void enc_init(struct enc *e, size_t max) {
+        *e = (struct enc){.max = max};
+}
 
 void enc_done(struct enc *e) {
         free(e->data);
@@ -66,10 +68,18 @@ static void enc_le(struct enc *e, uint64_t v, size_t n) {
                 put_le(at, v, n);
 }
 
-void enc_u8(struct enc *e, uint8_t v) { enc_le(e, v, 1); }
-void enc_u16(struct enc *e, uint16_t v) { enc_le(e, v, 2); }
-void enc_u32(struct enc *e, uint32_t v) { enc_le(e, v, 4); }
-void enc_u64(struct enc *e, uint64_t v) { enc_le(e, v, 8); }
+void enc_u8(struct enc *e, uint8_t v) {
+        enc_le(e, v, 1);
+}
+void enc_u16(struct enc *e, uint16_t v) {
+        enc_le(e, v, 2);
+}
+void enc_u32(struct enc *e, uint32_t v) {
+        enc_le(e, v, 4);
+}
+void enc_u64(struct enc *e, uint64_t v) {
+        enc_le(e, v, 8);
+}
 
 void enc_varint(struct enc *e, uint64_t v) {
         uint8_t buf[VARINT_MAX];
@@ -81,7 +91,9 @@ void enc_varint(struct enc *e, uint64_t v) {
         enc_raw(e, buf, n);
 }
 
-void enc_svarint(struct enc *e, int64_t v) { enc_varint(e, ((uint64_t)v << 1) ^ (v < 0 ? UINT64_MAX : 0)); }
+void enc_svarint(struct enc *e, int64_t v) {
+        enc_varint(e, ((uint64_t)v << 1) ^ (v < 0 ? UINT64_MAX : 0));
+}
 
 void enc_raw(struct enc *e, const void *p, size_t n) {
         uint8_t *at = enc_space(e, n);
@@ -111,7 +123,9 @@ void dec_init(struct dec *d, const void *p, size_t n) {
         d->err = 0;
 }
 
-size_t dec_left(const struct dec *d) { return (size_t)(d->end - d->p); }
+size_t dec_left(const struct dec *d) {
+        return (size_t)(d->end - d->p);
+}
 
 void dec_fail(struct dec *d) {
         d->err = -EBADMSG;
@@ -139,10 +153,18 @@ static uint64_t dec_le(struct dec *d, size_t n) {
         return v;
 }
 
-uint8_t dec_u8(struct dec *d) { return (uint8_t)dec_le(d, 1); }
-uint16_t dec_u16(struct dec *d) { return (uint16_t)dec_le(d, 2); }
-uint32_t dec_u32(struct dec *d) { return (uint32_t)dec_le(d, 4); }
-uint64_t dec_u64(struct dec *d) { return dec_le(d, 8); }
+uint8_t dec_u8(struct dec *d) {
+        return (uint8_t)dec_le(d, 1);
+}
+uint16_t dec_u16(struct dec *d) {
+        return (uint16_t)dec_le(d, 2);
+}
+uint32_t dec_u32(struct dec *d) {
+        return (uint32_t)dec_le(d, 4);
+}
+uint64_t dec_u64(struct dec *d) {
+        return dec_le(d, 8);
+}
 
 uint64_t dec_varint(struct dec *d) {
         uint64_t v = 0;

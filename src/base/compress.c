@@ -23,7 +23,9 @@ static void contexts_free(void *p) {
         mine = NULL; /* a later destructor of this thread may compress again */
 }
 
-static void key_make(void) { key_err = pthread_key_create(&key, contexts_free); }
+static void key_make(void) {
+        key_err = pthread_key_create(&key, contexts_free);
+}
 
 static struct contexts *contexts_get(void) {
         if (mine)

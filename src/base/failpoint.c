@@ -6,9 +6,9 @@
 #include <string.h>
 
 #define NAME_MAX_BYTES 63u
-#define RULES_MAX 64u
-#define COUNTS_MAX 512u /* names in the whole program */
-#define ERRNO_LAST 200  /* above the largest errno of any Linux architecture's ABI that has a name */
+#define RULES_MAX      64u
+#define COUNTS_MAX     512u /* names in the whole program */
+#define ERRNO_LAST     200  /* above the largest errno of any Linux architecture's ABI that has a name */
 
 struct rule {
         char name[NAME_MAX_BYTES + 1];
@@ -129,8 +129,7 @@ errint_t failpoint_check_(const char *name) {
         if (n_rules > 0) { /* cleared while we came here otherwise */
                 uint64_t passage = count_passage(name);
                 for (size_t i = 0; i < n_rules && r == 0; i++)
-                        if (strcmp(rules[i].name, name) == 0 &&
-                            (passage == rules[i].nth || (rules[i].and_after && passage > rules[i].nth)))
+                        if (strcmp(rules[i].name, name) == 0 && (passage == rules[i].nth || (rules[i].and_after && passage > rules[i].nth)))
                                 r = -rules[i].error;
         }
         (void)pthread_mutex_unlock(&lock);

@@ -60,7 +60,9 @@ uint32_t crc32c(uint32_t chain, const void *p, size_t n) {
         return __builtin_cpu_supports("sse4.2") ? crc32c_sse42(chain, p, n) : crc32c_table_(chain, p, n);
 }
 #else
-uint32_t crc32c(uint32_t chain, const void *p, size_t n) { return crc32c_table_(chain, p, n); }
+uint32_t crc32c(uint32_t chain, const void *p, size_t n) {
+        return crc32c_table_(chain, p, n);
+}
 #endif
 
 struct hash128 hash128_of(const void *p, size_t n) {

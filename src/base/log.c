@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define LINE_MAX_BYTES 2048
-#define ELLIPSIS "\xe2\x80\xa6" /* U+2026 */
+#define ELLIPSIS       "\xe2\x80\xa6" /* U+2026 */
 #define ELLIPSIS_BYTES 3u
 
 static _Atomic int max_level = LOG_LEVEL_INFO;
@@ -44,7 +44,9 @@ void log_set_sink(log_sink_fn sink, void *ctx) {
         (void)pthread_mutex_unlock(&lock);
 }
 
-void log_set_level(enum log_level level) { atomic_store_explicit(&max_level, (int)level, memory_order_relaxed); }
+void log_set_level(enum log_level level) {
+        atomic_store_explicit(&max_level, (int)level, memory_order_relaxed);
+}
 
 /* One event is one line whatever was formatted into it; UTF-8 passes. */
 static void flatten(char *line) {

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BUSY UINT64_MAX
+#define BUSY  UINT64_MAX
 #define WORDS (TRACE_TEXT / sizeof(uint64_t))
 _Static_assert(TRACE_TEXT % sizeof(uint64_t) == 0, "the text of a slot is whole words");
 
@@ -23,9 +23,13 @@ struct trace_ring {
         struct slot slots[TRACE_SLOTS];
 };
 
-struct trace_ring *trace_ring_new(void) { return NEW(struct trace_ring); }
+struct trace_ring *trace_ring_new(void) {
+        return NEW(struct trace_ring);
+}
 
-void trace_ring_free(struct trace_ring *t) { free(t); }
+void trace_ring_free(struct trace_ring *t) {
+        free(t);
+}
 
 static bool slot_take(struct slot *s, uint64_t event) {
         uint64_t was = atomic_load_explicit(&s->stamp, memory_order_relaxed);

@@ -103,9 +103,13 @@ END_TEST
 
 /* The sanitizers end the program themselves at such a size unless told to return NULL as malloc does. */
 const char *__asan_default_options(void);
-const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
+const char *__asan_default_options(void) {
+        return "allocator_may_return_null=1";
+}
 const char *__tsan_default_options(void);
-const char *__tsan_default_options(void) { return "allocator_may_return_null=1"; }
+const char *__tsan_default_options(void) {
+        return "allocator_may_return_null=1";
+}
 
 static void ask_too_much(void) {
         volatile size_t most = SIZE_MAX / 2 + 1; /* no allocator gives this; volatile, so that the compiler does not object */
