@@ -2,7 +2,26 @@
  * inside events. Only the daemon's executor and the simulator's node drive repl_step, one call at a time, holding the state's
  * write lock (reads of the state elsewhere take the read lock). Standalone is the same machine over a transport with one member.
  *
- * The rules are in docs/PROTOCOL.md; wire.h has the messages. */
+ * The rules are in docs/PROTOCOL.md; src/repl/wire.h has the messages.
+ *
+ * What the driver owes (all under the state's write lock, effects executed in order):
+ * - After repl_step, execute the effects; while `more` is set, call repl_step again with REPL_MORE before any other event. The data of a
+ *   REPL_DELIVER or REPL_REQUEST event must stay valid until `more` is clear. One step applies at most one operation, so that
+ *   the state is the one right after it when its EFFECT_COMMIT is executed.
+ * - EFFECT_SEND: hand to the transport in order. When it refuses (TRY_AGAIN), keep that message and those behind it, give REPL_BUSY once, send them
+ *   in order when the transport is writable and give REPL_SENT when nothing is left. On CLOSED drop what is kept.
+ * - EFFECT_COMMIT: append to the store. REPL_WRITTEN(seq) when all up to seq is as durable as the sync level says (may lag and cover
+ *   many). EFFECT_INVALIDATE: clear kernel caches, then REPL_INVALIDATED(seq); an operation without changes sends no INVALIDATE and
+ *   needs no answer.
+ * - EFFECT_FLUSH(seq): a barrier; then REPL_FLUSHED. A barrier of the driver's own (commit_interval) is told by REPL_FLUSHED too.
+ * - EFFECT_PERSIST and EFFECT_REPLACE: one of them is under way at a time; each is answered by one REPL_PERSISTED. PERSIST with `adopted`:
+ *   store->set_adopted, behind all COMMITs executed before, which are then on the medium as well. REPLACE: store->replace, and the kernel's
+ *   caches are clear of the old history, before PERSISTED; WRITTEN, FLUSHED and INVALIDATED of the old history must not be
+ *   given after that PERSISTED. `old` is the state that was replaced (pins and orphans live there); it is freed in the next step.
+ * - EFFECT_READ_LOG(tag, from, to): one REPL_LOG_PART per operation from..to in order, then one with end (error: -ENOENT when the log does
+ *   not reach back so far; parts before it may have come). A read that was begun runs to its end; parts of a tag no longer wanted are ignored.
+ * - EFFECT_ARM(id, at): one timer per id; arming again moves it; 0 disarms.
+ * - EFFECT_LEAVE: leave the group; then no more views come. EFFECT_FATAL: the state can not be trusted: stop the process. */
 #pragma once
 
 #include "core/state.h"
@@ -33,7 +52,9 @@ enum repl_event_kind {
         REPL_TIMER,       /* timer id */
         REPL_LOG_PART,    /* answer to EFFECT_READ_LOG */
         REPL_CLOSED,      /* the transport's connection is gone: not primary at once, no view until the next REPL_VIEW */
-        REPL_STOP         /* finish: answer or refuse what waits, leave */
+        REPL_STOP,        /* finish: answer or refuse what waits, leave */
+        REPL_MORE,        /* go on with the event before: the effects said `more` */
+        REPL_FORGIVE      /* an administrator: choose without those who may have forgotten, do not wait for forgetful_wait_ms */
 };
 
 enum repl_request_kind {
@@ -48,14 +69,15 @@ struct repl_event {
                 struct { uint64_t random; } start;
                 struct { struct repl_member sender; const void *data; size_t len; } deliver;
                 struct { struct repl_ring ring; const struct repl_member *members; size_t n; } view;
-                struct { struct repl_ring ring; bool quorate; const uint32_t *nodes; size_t n_nodes; uint32_t expected_votes, total_votes; bool weak; } quorum;
+                struct { struct repl_ring ring; bool quorate; const uint32_t *nodes; size_t n_nodes; uint32_t expected_votes, total_votes; bool weak;
+                         uint32_t node_votes /* this node's own; 0: 1 */, quorum_votes /* needed; 0: half of expected, rounded down, and 1 */; } quorum;
                 struct { enum repl_request_kind kind; uint64_t token; /* the driver's, comes back in the reply */
                          const void *head; size_t head_len; struct op_payload payload; } request; /* head: encoded by op_encode_head; its origin is filled in by repl_origin */
                 struct { uint64_t token; } withdraw;
                 struct { uint64_t seq; } seq; /* WRITTEN, FLUSHED, INVALIDATED */
                 struct { uint64_t promised, adopted; } persisted;
                 struct { unsigned id; } timer;
-                struct { uint64_t tag; bool end; errint_t error; const void *data; size_t len; } log_part;
+                struct { uint64_t tag; bool end; errint_t error; struct position pos; const void *head; size_t head_len; const void *payload; size_t payload_len; } log_part;
         };
 };
 
@@ -83,11 +105,11 @@ struct repl_effect {
                 struct { struct position pos; const struct op *op; const void *head; size_t head_len; const struct change_set *changes;
                          struct op_result result; bool local; uint64_t token; } commit; /* local: our own request `token` */
                 struct { uint64_t seq; } flush;
-                struct { uint64_t promised, adopted; } persist;
+                struct { uint64_t promised, adopted; const uint8_t *cluster_id; /* NULL: unchanged; else 16 bytes for store->set_cluster_id */ } persist;
                 struct { uint64_t token; struct op_result result; struct position pos; } reply; /* result.error also EROFS, EIO, EINTR from rule 9 */
                 struct { unsigned id; uint64_t at_ms; } arm;
                 struct { uint64_t tag, from_seq, to_seq; } read_log;
-                struct { const struct change_set *changes; uint64_t adopted; bool everything; } replace;
+                struct { const struct change_set *changes; uint64_t adopted; bool everything; struct state *old; } replace;
                 struct { bool primary; const char *reason; uint64_t epoch; } role;
                 struct { const void *head; size_t head_len; struct op_payload payload; struct position pos; } conflict;
                 struct { int level; const char *text; } text; /* FATAL, LOG, TRACE */
@@ -96,15 +118,18 @@ struct repl_effect {
 struct repl_effects {
         const struct repl_effect *items; /* valid, with all they point to, until the next repl_step */
         size_t n;
+        bool more; /* call repl_step with REPL_MORE next */
 };
 
 struct repl_config {
         uint32_t node;
         uint64_t incarnation; /* 64 random bits, new per start */
-        uint8_t cluster_id[16];
+        uint8_t cluster_id[16];     /* zeros: none yet. Such a node founds nothing: it joins a cluster whose id another member brings. Standalone makes one first */
         uint64_t promised, adopted; /* as stored */
         bool forgetful;             /* may have forgotten acknowledged operations (rule 3) */
-        uint64_t ack_timeout_ms, forgetful_wait_ms /* UINT64_MAX: never */, read_only_grace_ms;
+        uint64_t ack_timeout_ms;    /* 0: 3000. No progress for so long: overdue (rule 6) */
+        uint64_t forgetful_wait_ms; /* UINT64_MAX: never; 0: 60000 */
+        uint64_t read_only_grace_ms; /* 0: 5000. How long requests wait for a primary view during a view change before they are refused */
         uint64_t window_bytes;      /* sent and not yet acknowledged; 0: 8 MiB */
 };
 struct repl;
