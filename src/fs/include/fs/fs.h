@@ -3,7 +3,16 @@
  *
  * Each request is one call with a reply object; exactly one function of the reply is called, from this thread before the call returns
  * (reads, lookups: always) or later from another (operations: when they are stable). Requests may come from any thread at once.
- * Locks are inside; no lock is held while a reply is called. */
+ * Locks are inside; no lock is held while a reply is called. A reply object must live until then; all else that is passed in, only
+ * until the call returns.
+ *
+ * The request counters (lookups, getattrs, opens, reads, read_bytes, readdirs, fuse_write_*, fuse_flushes, fuse_getxattr, fuse_forgets) are
+ * counted here, the others where they happen.
+ *
+ * What the executor owes, per operation that was applied, in order of seq:
+ *   under the state's write lock, right after the step that applied it:  fs_applied, if it came from submit (local)
+ *   after the lock was released, before the kernel's caches are invalidated and before the ACK:  fs_changed
+ * and fs_replaced, under the write lock, when another history was taken over. */
 #pragma once
 
 #include "base/metrics.h"
@@ -30,8 +39,8 @@ struct fs_caller {
 struct fs_entry {
         uint64_t ino; /* 0: negative entry */
         struct attr attr;
-        bool cacheable; /* false: timeout 0 (virtual files, files with gathered writes of others …) */
-        uint64_t seq;
+        bool cacheable; /* false: timeout 0 (virtual files) */
+        uint64_t seq;   /* of a negative entry: the parent's */
 };
 struct fs_open_out {
         uint64_t fh;
@@ -65,7 +74,9 @@ struct fs_reply_ops {
 struct fs_backend {
         /* Hands over an operation: encodes it under the next origin, steps the machine. The op and all it points to are copied before
          * the call returns. done is called once, from any thread, without locks, when it is stable or refused (possibly before submit
-         * returns). token names it for withdraw. */
+         * returns). token names it for withdraw, which knows only those that wait and ignores others. Calls in order are applied in
+         * order. submit reserves the room in the store that the operation needs by itself; what the request layer reserved for gathered
+         * writes is released right before. When the operation has been applied, and before done, fs_applied is called with done_ctx. */
         void (*submit)(void *ctx, struct op *op, void (*done)(void *done_ctx, const struct op_result *result), void *done_ctx, uint64_t *ret_token);
         void (*barrier)(void *ctx, void (*done)(void *done_ctx, const struct op_result *result), void *done_ctx);
         void (*withdraw)(void *ctx, uint64_t token);
@@ -96,6 +107,13 @@ void fs_free(struct fs *fs); /* after fs_shutdown */
 DEFINE_FREEP(fs_free, struct fs)
 void fs_tick(struct fs *fs, uint64_t now_ms);  /* flushes what has been gathered for gather_ms */
 void fs_shutdown(struct fs *fs, void (*done)(void *ctx), void *ctx); /* flushes everything gathered */
+/* A local operation was applied (also when it was refused: result says so), state write lock held by the caller, before fs_changed of the same
+ * seq: gathered bytes that it carried now come from the tree, new files are pinned before anybody can remove them, an operation that
+ * came too late for an inode which lives on here as an orphan is applied to the orphan. done_ctx: as given to submit. */
+void fs_applied(struct fs *fs, void *done_ctx, const struct op_result *result);
+/* Another history has been taken over: the shared state is the new one, `old` the one before. State write lock held by the caller. Open
+ * files keep what they can: their inodes are pinned in the new tree, or live on as orphans with the old content. Must come before `old` is freed. */
+void fs_replaced(struct fs *fs, struct state *old);
 /* After an apply (any origin), without locks: open files and gathers learn of it. `local`: our own operation. Called in order of seq. */
 void fs_changed(struct fs *fs, const struct change_set *changes, uint64_t seq, bool local);
 
@@ -143,7 +161,8 @@ void fs_fsync(struct fs *fs, uint64_t ino, uint64_t fh, bool datasync, struct fs
 void fs_fallocate(struct fs *fs, const struct fs_caller *c, uint64_t ino, uint64_t fh, int mode, uint64_t offset, uint64_t length, struct fs_reply *r);
 void fs_lseek(struct fs *fs, uint64_t ino, uint64_t fh, uint64_t offset, int whence, struct fs_reply *r);
 
-/* --- directories. The filler packs one entry; false: full. `plus` entries carry attributes and count as lookups. */
+/* --- directories. The filler packs one entry; false: full. `plus` entries carry attributes and count as lookups, except "." and "..", whose
+ * e->ino is 0 (attr is filled). The filler is called under the state's read lock: it copies and returns. */
 void fs_opendir(struct fs *fs, const struct fs_caller *c, uint64_t ino, struct fs_reply *r);
 void fs_releasedir(struct fs *fs, uint64_t ino, uint64_t fh, struct fs_reply *r);
 void fs_fsyncdir(struct fs *fs, uint64_t ino, struct fs_reply *r); /* the full barrier */
