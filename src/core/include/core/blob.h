@@ -1,5 +1,6 @@
 /* blob.h: immutable, reference-counted file content. A version is a size and chunks of BLOB_CHUNK bytes, shared between versions;
- * a missing chunk is a hole and reads as zeros. Editing makes a new version and copies only the chunks it touches.
+ * a missing chunk is a hole and reads as zeros. Editing makes a new version and copies only the chunks it touches. A chunk of zeros is
+ * always a hole, however it was written: allocation, SEEK_HOLE and what the quota counts follow from the bytes alone, on every node.
  *
  * Ownership: every blob * that a function returns is a reference for the caller. Reference counts are atomic: any thread may hold,
  * read and drop a blob. NULL is the empty blob everywhere. Functions that allocate by outside size return -ENOMEM. Pure. */
@@ -13,7 +14,7 @@ struct blob *blob_ref(struct blob *b);
 void blob_unref(struct blob *b);
 DEFINE_FREEP(blob_unref, struct blob)
 
-errint_t blob_from_bytes(const void *p, size_t n, struct blob **ret); /* whole zero chunks become holes only if `p` is NULL */
+errint_t blob_from_bytes(const void *p, size_t n, struct blob **ret); /* p NULL: n zeros */
 uint64_t blob_size(const struct blob *b);
 uint64_t blob_allocated(const struct blob *b);                                    /* bytes in chunks, for st_blocks and quotas */
 size_t blob_read(const struct blob *b, uint64_t offset, void *buf, size_t n);     /* bytes read, short at the end */

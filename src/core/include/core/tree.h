@@ -13,6 +13,9 @@
 struct tree;
 struct tree *tree_new(void); /* an empty tree: the root directory (ino 1, mode 0755, root:root, times 0), default settings, next ino 2 */
 void tree_free(struct tree *t);
+/* Right after tree_new or tree_restore_begin: seeds the hash tables, so that nobody can choose names that collide. Changes nothing that
+ * can be seen. */
+void tree_hash_seed(struct tree *t, uint64_t seed);
 DEFINE_FREEP(tree_free, struct tree)
 
 /* Applies op at position `seq`. Deterministic in everything but blobs' memory layout. Returns 0 when the operation was decided
@@ -34,7 +37,7 @@ errint_t tree_xattr_each(const struct tree *t, uint64_t ino, tree_xattr_fn fn, v
 errint_t tree_xattrs_encode(const struct tree *t, uint64_t ino, struct enc *e);
 /* A path of an inode ("/a/b"; one of several for hard links; orphans have none: -ENOENT). Writes at most size bytes with the NUL. */
 errint_t tree_path(const struct tree *t, uint64_t ino, char *buf, size_t size);
-bool tree_is_below(const struct tree *t, uint64_t ino, uint64_t dir);
+bool tree_is_below(const struct tree *t, uint64_t ino, uint64_t dir); /* or is it */
 
 struct tree_usage {
         uint64_t inodes, bytes;          /* in use: bytes counts allocated content plus names, xattrs and a fixed 256 bytes per inode */
