@@ -110,7 +110,8 @@ struct repl_effect {
                 struct { unsigned id; uint64_t at_ms; } arm;
                 struct { uint64_t tag, from_seq, to_seq; } read_log;
                 struct { const struct change_set *changes; uint64_t adopted; bool everything; struct state *old; } replace;
-                struct { bool primary; const char *reason; uint64_t epoch; } role;
+                struct { bool primary; const char *reason; uint64_t epoch;
+                         bool settling; /* not primary, but a view change is under way: requests wait for it, at most read_only_grace_ms */ } role;
                 struct { const void *head; size_t head_len; struct op_payload payload; struct position pos; } conflict;
                 struct { int level; const char *text; } text; /* FATAL, LOG, TRACE */
         };
