@@ -1,7 +1,8 @@
 /* fuzz_quote.c: names from users on their way into the log. Input: a byte for the room, then the name.
  *
- * Checked: the result fits, is between quotes, and holds nothing that could act on a terminal or end a line. */
+ * Checked: the result fits, is between quotes, is UTF-8, and holds nothing that could act on a terminal or end a line. */
 #include "base/log.h"
+#include <glib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -15,6 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         POST(log_quote(data + 1, size - 1, out, room) == out);
         size_t len = strnlen(out, room);
         POST(len >= 2 && len < room && out[0] == '"' && out[len - 1] == '"');
+        POST(g_utf8_validate(out, (gssize)len, NULL));
         for (size_t i = 0; i < len; i++) {
                 uint8_t c = (uint8_t)out[i];
                 POST(c >= 0x20 && c != 0x7f);

@@ -35,6 +35,8 @@ START_TEST(what_does_not_shrink_stays_raw) {
         ck_assert_int_eq(compress_zstd("", 0, &packed, &len), -ENODATA);
         ck_assert_int_eq(compress_zstd("a", 1, &packed, &len), -ENODATA);
         ck_assert_int_eq(compress_zstd("aaaaaaa", 7, &packed, &len), -ENODATA);
+        memset(noise, 0, sizeof(noise) / 20); /* shrinks, yet by less than a sixteenth */
+        ck_assert_int_eq(compress_zstd(noise, sizeof(noise), &packed, &len), -ENODATA);
         ck_assert_ptr_eq(packed, noise); /* outputs untouched */
         ck_assert_uint_eq(len, 77);
 }
@@ -74,7 +76,14 @@ END_TEST
 START_TEST(other_kinds_of_frames_are_refused) {
         const uint8_t skippable[] = {0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0};
         const uint8_t empty[] = {0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00};
+        const uint8_t silent[] = {0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58, 0x19, 0x00, 0x00, 'a', 'b', 'c'};  /* states no length */
+        const uint8_t followed[] = {0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x03, 0x19, 0x00, 0x00, 'a', 'b', 'c', /* as it should be */
+                                    0x50, 0x2a, 0x4d, 0x18, 0,    0,    0,    0};                        /* and a skippable one */
         uint8_t out[16];
+        ck_assert_int_eq(decompress_zstd(followed, 12, out, 3), 0);
+        ck_assert_mem_eq(out, "abc", 3);
+        ck_assert_int_eq(decompress_zstd(followed, sizeof(followed), out, 3), -EBADMSG);
+        ck_assert_int_eq(decompress_zstd(silent, sizeof(silent), out, 3), -EBADMSG);
         ck_assert_int_eq(decompress_zstd(skippable, sizeof(skippable), out, 0), -EBADMSG);
         ck_assert_int_eq(decompress_zstd(skippable, sizeof(skippable), out, 16), -EBADMSG);
         ck_assert_int_eq(decompress_zstd(empty, sizeof(empty), out, 0), -EBADMSG);

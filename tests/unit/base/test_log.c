@@ -122,6 +122,7 @@ START_TEST(quoting) {
         QUOTED("\xff\xc3", "\"\\xff\\xc3\"");                   /* not UTF-8; a sequence cut off */
         QUOTED("\xc0\xaf", "\"\\xc0\\xaf\"");                   /* overlong '/' */
         QUOTED("\xe0\x80\xaf", "\"\\xe0\\x80\\xaf\"");          /* overlong too */
+        QUOTED("\xf0\x82\x82\xac", "\"\\xf0\\x82\\x82\\xac\""); /* overlong euro sign */
         QUOTED("\xed\xa0\x80", "\"\\xed\\xa0\\x80\"");          /* a surrogate */
         QUOTED("\xf4\x90\x80\x80", "\"\\xf4\\x90\\x80\\x80\""); /* above 10FFFF */
         QUOTED("\xc2\x9b"
