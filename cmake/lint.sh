@@ -1,6 +1,6 @@
 #!/bin/bash
-# lint.sh WHAT SOURCE_DIR BUILD_DIR: WHAT is "lint" (clang-format, cppcheck, shellcheck, each where it is installed) or "tidy"
-# (clang-tidy, slow). Says nothing and returns 0 when there is nothing to say. The build directory holds compile_commands.json.
+# lint.sh WHAT SOURCE_DIR BUILD_DIR: WHAT is "lint" (clang-format, cppcheck, shellcheck, each where it is installed), "tidy"
+# (clang-tidy, slow) or "format" (writes what clang-format would say). Says nothing and returns 0 when there is nothing to say. The build directory holds compile_commands.json.
 #
 # clang-format looks at .c files only: headers hold tables (fields with their comments, one-line functions) that are laid out by
 # hand to be read, which no setting of it reproduces.
@@ -24,8 +24,12 @@ lint() {
       --project="$build/compile_commands.json" || bad=1
   fi
   if have shellcheck; then
-    find "$source" -name '*.sh' -not -path "$source/build*/*" -print0 | xargs -0 shellcheck || bad=1
+    find "$source" -name '*.sh' -not -path "$source/build*/*" -print0 | xargs -0 shellcheck --severity=warning || bad=1
   fi
+}
+
+format() {
+  have clang-format && sources | xargs -0 clang-format -i --style=file || bad=1
 }
 
 tidy() {
@@ -34,7 +38,7 @@ tidy() {
 }
 
 case $what in
-  lint | tidy) "$what" ;;
-  *) echo "lint.sh: lint or tidy?" >&2; exit 2 ;;
+  lint | tidy | format) "$what" ;;
+  *) echo "lint.sh: lint, tidy or format?" >&2; exit 2 ;;
 esac
 exit $bad

@@ -69,8 +69,9 @@ errint_t compress_zstd(const void *p, size_t n, uint8_t **ret, size_t *ret_len) 
                 return from_zstd(len, -EIO);
         /* The result may live long: give back what was not needed. When shrinking fails, the larger block is as good. */
         uint8_t *fit = realloc(out, len);
-        *ret = fit ? fit : out;
-        out = NULL;
+        if (fit)
+                out = fit;
+        *ret = steal_pointer(&out);
         *ret_len = len;
         return 0;
 }
