@@ -1,0 +1,242 @@
+/* edge.c: the life of a session: mounted, agreed, served, unmounted. */
+#include "edge.h"
+
+#include "base/log.h"
+#include "notify.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define INIT_TIMEOUT_S 10
+#define STOP_WAIT_MS 300 /* for requests that wait for an operation, before they are answered with EIO */
+
+/* --- what libfuse wants --- */
+
+static ssize_t io_writev(int fd, struct iovec *iov, int count, void *userdata) {
+        const struct fuse_in_header *in = worker_self ? worker_self->raw : NULL;
+        if (in && in->opcode == FUSE_INIT && count == 2)
+                edge_init_patch(userdata, (const struct fuse_init_in *)(const void *)(in + 1), in->len - sizeof(*in), iov[1].iov_base, iov[1].iov_len);
+        return writev(fd, iov, count);
+}
+
+static ssize_t io_read(int fd, void *buf, size_t size, void *userdata) {
+        (void)userdata;
+        return read(fd, buf, size);
+}
+
+__attribute__((format(printf, 2, 0))) static void log_libfuse(enum fuse_log_level level, const char *fmt, va_list args) {
+        char line[512];
+        int n = vsnprintf(line, sizeof(line), fmt, args);
+        if (n <= 0)
+                return;
+        line[strcspn(line, "\n")] = '\0';
+        log_at(level <= FUSE_LOG_ERR ? LOG_LEVEL_ERROR : level == FUSE_LOG_WARNING ? LOG_LEVEL_WARNING : LOG_LEVEL_DEBUG, "libfuse: %s", line);
+}
+
+static errint_t session_new(struct fuse_edge *e) {
+        static const struct fuse_custom_io io = {.writev = io_writev, .read = io_read};
+        char name[] = "coteried";
+        char *argv[] = {name, NULL};
+        struct fuse_args args = FUSE_ARGS_INIT(1, argv);
+        fuse_set_log_func(log_libfuse);
+        e->session = fuse_session_new(&args, &edge_ops, sizeof(edge_ops), e);
+        fuse_opt_free_args(&args);
+        if (!e->session)
+                return -ENOMEM;
+        if (fuse_session_custom_io(e->session, &io, e->fd) == 0)
+                return 0;
+        fuse_session_destroy(steal_pointer(&e->session));
+        return -EIO;
+}
+
+/* --- threads --- */
+
+static unsigned thread_count(const struct fuse_edge_config *config) {
+        long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        unsigned n = config->threads ? config->threads : (unsigned)MAX_OF(cores, 1) + 2;
+        return MIN_OF(n, EDGE_THREADS_MAX);
+}
+
+static errint_t worker_start(struct worker *w) {
+        int r = pthread_create(&w->thread, NULL, worker_main, w);
+        w->started = r == 0;
+        return -r;
+}
+
+static errint_t workers_new(struct fuse_edge *e) {
+        e->n_workers = thread_count(&e->config);
+        e->workers = aligned_alloc(_Alignof(struct worker), e->n_workers * sizeof(struct worker));
+        if (!e->workers)
+                return -ENOMEM;
+        memset(e->workers, 0, e->n_workers * sizeof(struct worker));
+        for (unsigned i = 0; i < e->n_workers; i++) {
+                struct worker *w = &e->workers[i];
+                w->edge = e;
+                w->size = EDGE_MAX_WRITE + EDGE_REQUEST_HEAD;
+                w->memory = aligned_alloc(EDGE_REQUEST_HEAD, w->size + EDGE_REQUEST_HEAD);
+                if (!w->memory)
+                        return -ENOMEM;
+        }
+        return 0;
+}
+
+static errint_t wait_ready(struct fuse_edge *e) {
+        struct timespec until;
+        (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail with this clock */
+        until.tv_sec += INIT_TIMEOUT_S;
+        int r = 0;
+        pthread_mutex_lock(&e->lock);
+        while (!e->ready && !e->ended && r == 0)
+                r = pthread_cond_timedwait(&e->changed, &e->lock, &until);
+        errint_t error = e->ready ? 0 : e->ended ? MIN_OF(e->end_error, -EIO) : -ETIMEDOUT;
+        pthread_mutex_unlock(&e->lock);
+        return error;
+}
+
+/* The first worker alone answers INIT: what it settles there is published to the others by starting them. */
+static errint_t threads_start(struct fuse_edge *e, char *reason, size_t reason_size) {
+        sigset_t all, was;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &was); /* signals are the program's business, not its workers' */
+        e->notify = notify_start(e);
+        errint_t r = e->notify ? worker_start(&e->workers[0]) : -EAGAIN;
+        const char *what = "cannot start threads for the mount";
+        if (r == 0) {
+                r = wait_ready(e);
+                what = "the kernel and libfuse do not agree on a FUSE protocol";
+        }
+        for (unsigned i = 1; r == 0 && i < e->n_workers; i++) {
+                r = worker_start(&e->workers[i]);
+                what = "cannot start threads for the mount";
+        }
+        pthread_sigmask(SIG_SETMASK, &was, NULL);
+        if (r < 0)
+                (void)snprintf(reason, reason_size, "%s: %s", what, strerror(-r));
+        return r;
+}
+
+/* --- start and stop --- */
+
+static struct fuse_edge *edge_new(const struct fuse_edge_config *config) {
+        struct fuse_edge *e = NEW(struct fuse_edge);
+        e->config = *config;
+        e->config.source = xstrdup(config->source ? config->source : "coterie");
+        e->config.mountpoint = xstrdup(config->mountpoint);
+        e->fd = -1;
+        pthread_condattr_t attr;
+        pthread_condattr_init(&attr);
+        pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+        pthread_cond_init(&e->changed, &attr);
+        pthread_condattr_destroy(&attr);
+        pthread_mutex_init(&e->lock, NULL);
+        return e;
+}
+
+static void edge_free(struct fuse_edge *e) {
+        for (unsigned i = 0; i < e->n_workers && e->workers; i++) {
+                free(e->workers[i].memory);
+                free(e->workers[i].spare);
+        }
+        free(e->workers);
+        if (e->notify)
+                notify_free(e->notify);
+        if (e->session)
+                fuse_session_destroy(e->session); /* closes fd */
+        else if (e->fd >= 0)
+                (void)close(e->fd); /* a device that was never used */
+        pthread_cond_destroy(&e->changed);
+        pthread_mutex_destroy(&e->lock);
+        free(e->mountpoint);
+        free((char *)e->config.source);
+        free((char *)e->config.mountpoint);
+        free(e);
+}
+
+static errint_t start(struct fuse_edge *e, char *reason, size_t reason_size) {
+        errint_t r = edge_mount_prepare(e->config.mountpoint, &e->mountpoint, reason, reason_size);
+        if (r < 0)
+                return r;
+        r = workers_new(e);
+        if (r == 0)
+                r = edge_mount(&e->config, e->mountpoint, &e->fd, &e->mount, reason, reason_size);
+        else
+                (void)snprintf(reason, reason_size, "no memory for the mount's buffers");
+        if (r < 0)
+                return r;
+        e->mounted = true;
+        r = session_new(e);
+        if (r < 0) {
+                (void)snprintf(reason, reason_size, "libfuse does not start: %s", strerror(-r));
+                return r;
+        }
+        return threads_start(e, reason, reason_size);
+}
+
+errint_t fuse_edge_start(const struct fuse_edge_config *config, struct fuse_edge **ret, char *ret_reason, size_t reason_size) {
+        struct fuse_edge *e = edge_new(config);
+        errint_t r = start(e, ret_reason, reason_size);
+        if (r < 0) {
+                fuse_edge_stop(e);
+                return r;
+        }
+        *ret = e;
+        return 0;
+}
+
+static void wait_answered(struct fuse_edge *e) {
+        struct timespec until;
+        (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail with this clock */
+        until.tv_nsec += STOP_WAIT_MS * 1000000L;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        int r = 0;
+        pthread_mutex_lock(&e->lock);
+        while (e->parked && !e->ended && r == 0)
+                r = pthread_cond_timedwait(&e->changed, &e->lock, &until);
+        pthread_mutex_unlock(&e->lock);
+}
+
+void fuse_edge_stop(struct fuse_edge *e) {
+        if (!e)
+                return;
+        pthread_mutex_lock(&e->lock);
+        e->stopping = true;
+        pthread_mutex_unlock(&e->lock);
+        if (e->mounted)
+                edge_unmount(e->mountpoint, e->mount);
+        wait_answered(e);
+        /* Names that are being expired wait for local operations: these are answered while the workers still run. */
+        edge_req_orphan_all(e);
+        if (e->notify)
+                notify_stop(e->notify);
+        for (unsigned i = 0; i < e->n_workers && e->workers; i++)
+                if (e->workers[i].started)
+                        (void)pthread_cancel(e->workers[i].thread); /* ESRCH: it has seen the end already */
+        for (unsigned i = 0; i < e->n_workers && e->workers; i++)
+                if (e->workers[i].started)
+                        pthread_join(e->workers[i].thread, NULL);
+        edge_req_orphan_all(e);
+        edge_free(e);
+}
+
+/* --- invalidation --- */
+
+void fuse_edge_invalidate(struct fuse_edge *e, const struct change_set *changes, uint64_t seq, bool local, void (*done)(void *ctx, uint64_t seq), void *ctx) {
+        notify_changes(e->notify, changes, seq, local, done, ctx);
+}
+
+void fuse_edge_invalidate_inode(struct fuse_edge *e, uint64_t ino) {
+        notify_inode(e->notify, ino);
+}
+
+void fuse_edge_invalidate_all(struct fuse_edge *e, void (*done)(void *ctx, uint64_t seq), void *ctx) {
+        notify_all(e->notify, done, ctx);
+}
+
+unsigned fuse_edge_max_write(const struct fuse_edge *e) {
+        return e->max_write;
+}

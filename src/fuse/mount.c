@@ -1,0 +1,212 @@
+/* mount.c: mounting by mount(2) on a descriptor of /dev/fuse, dead mounts, unmounting. */
+#include "edge.h"
+
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define FSTYPE "fuse.coterie"
+#define STACKED_MOUNTS_MAX 64 /* dead mounts on one place that are detached before it is called hopeless */
+
+struct found_mount {
+        struct mount_id id;
+        char fstype[64];
+        bool found;
+};
+
+/* A path in double quotes; the buffer lives as long as the block it is used in. */
+#define QUOTED(path) log_quote(path, strlen(path), (char[PATH_MAX]){0}, PATH_MAX)
+
+__attribute__((format(printf, 4, 5))) static errint_t fail(char *reason, size_t size, errint_t error, const char *fmt, ...) {
+        va_list args;
+        va_start(args, fmt);
+        (void)vsnprintf(reason, size, fmt, args); /* cut to what the caller has room for */
+        va_end(args);
+        return error;
+}
+
+/* mountinfo writes blanks and backslashes in octal. */
+static void unescape(char *s) {
+        char *to = s;
+        for (const char *p = s; *p;)
+                if (p[0] == '\\' && p[1] >= '0' && p[1] <= '3' && p[2] >= '0' && p[2] <= '7' && p[3] >= '0' && p[3] <= '7') {
+                        *to++ = (char)((p[1] - '0') * 64 + (p[2] - '0') * 8 + (p[3] - '0'));
+                        p += 4;
+                } else {
+                        *to++ = *p++;
+                }
+        *to = '\0';
+}
+
+/* proc(5): ID PARENT MAJOR:MINOR ROOT MOUNTPOINT OPTIONS [TAG...] - FSTYPE SOURCE OPTIONS */
+static void mountinfo_line(char *line, const char *path, struct found_mount *found) {
+        struct mount_id id;
+        int at = 0;
+        if (sscanf(line, "%*s %*s %u:%u %*s %n", &id.dev_major, &id.dev_minor, &at) < 2 || at == 0)
+                return;
+        char *point = line + at, *end = strchr(point, ' ');
+        const char *dash = end ? strstr(end, " - ") : NULL;
+        if (!dash)
+                return;
+        *end = '\0';
+        unescape(point);
+        if (strcmp(point, path) != 0)
+                return;
+        *found = (struct found_mount){.id = id, .found = true};
+        (void)sscanf(dash + 3, "%63s", found->fstype); /* left empty: not ours then */
+}
+
+/* The topmost mount at a path: the last line that names it. Asks no filesystem, so that it cannot hang. */
+static struct found_mount find_mount(const char *path) {
+        struct found_mount found = {.found = false};
+        FILE *f = fopen("/proc/self/mountinfo", "re");
+        if (!f)
+                return found;
+        cleanup_free char *line = NULL;
+        size_t cap = 0;
+        while (getline(&line, &cap, f) > 0)
+                mountinfo_line(line, path, &found);
+        (void)fclose(f); /* was read only */
+        return found;
+}
+
+static bool is_fuse(const struct found_mount *m) {
+        return m->found && (strcmp(m->fstype, "fuse") == 0 || strncmp(m->fstype, "fuse.", 5) == 0);
+}
+
+/* The root's attributes may be cached for ever, so stat(2) proves nothing; statfs(2) always asks the daemon. */
+static bool is_dead(const char *path) {
+        struct statfs st;
+        return statfs(path, &st) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
+}
+
+/* The last component may be a dead mount, which cannot be resolved: its parent can. */
+static errint_t resolve(const char *mountpoint, char **ret) {
+        char *path = realpath(mountpoint, NULL);
+        if (path) {
+                *ret = path;
+                return 0;
+        }
+        if (errno != ENOTCONN && errno != ECONNABORTED)
+                return -errno;
+        cleanup_free char *copy = xstrdup(mountpoint);
+        size_t len = strlen(copy);
+        while (len > 1 && copy[len - 1] == '/')
+                copy[--len] = '\0';
+        char *slash = strrchr(copy, '/');
+        const char *base = slash ? slash + 1 : copy, *dir = !slash ? "." : slash == copy ? "/" : copy;
+        if (slash && slash != copy)
+                *slash = '\0';
+        cleanup_free char *parent = realpath(dir, NULL);
+        if (!parent)
+                return -errno;
+        size_t need = strlen(parent) + strlen(base) + 2;
+        path = xmalloc(need);
+        (void)snprintf(path, need, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, base);
+        *ret = path;
+        return 0;
+}
+
+static errint_t detach_dead(const char *path, char *reason, size_t size) {
+        for (int i = 0; i < STACKED_MOUNTS_MAX; i++) {
+                struct found_mount m = find_mount(path);
+                if (!is_fuse(&m))
+                        return 0;
+                if (!is_dead(path)) {
+                        if (strcmp(m.fstype, FSTYPE) != 0)
+                                return 0;
+                        return fail(reason, size, -EBUSY, "%s is already mounted and served by a running coteried: stop it, or choose another mount point",
+                                    QUOTED(path));
+                }
+                if (umount2(path, MNT_DETACH) < 0)
+                        return fail(reason, size, -errno, "cannot detach the dead mount at %s: %s", QUOTED(path), strerror(errno));
+                log_notice("detached the dead mount of an earlier daemon at %s", QUOTED(path));
+        }
+        return fail(reason, size, -EBUSY, "too many dead mounts at %s: detach them with umount -l", QUOTED(path));
+}
+
+errint_t edge_mount_prepare(const char *mountpoint, char **ret_path, char *reason, size_t reason_size) {
+        cleanup_free char *path = NULL;
+        errint_t r = resolve(mountpoint, &path);
+        if (r == -ENOENT)
+                return fail(reason, reason_size, r, "mount point %s does not exist: create it with mkdir -p", QUOTED(mountpoint));
+        if (r < 0)
+                return fail(reason, reason_size, r, "cannot resolve mount point %s: %s", QUOTED(mountpoint), strerror(-r));
+        r = detach_dead(path, reason, reason_size);
+        if (r < 0)
+                return r;
+        struct stat st;
+        if (stat(path, &st) < 0)
+                return fail(reason, reason_size, -errno, "cannot use mount point %s: %s", QUOTED(mountpoint), strerror(errno));
+        if (!S_ISDIR(st.st_mode))
+                return fail(reason, reason_size, -ENOTDIR, "mount point %s is not a directory: name a directory", QUOTED(mountpoint));
+        *ret_path = steal_pointer(&path);
+        return 0;
+}
+
+static errint_t open_device(int *ret_fd, char *reason, size_t size) {
+        int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+        if (fd >= 0) {
+                *ret_fd = fd;
+                return 0;
+        }
+        errint_t r = -errno;
+        if (r == -ENOENT || r == -ENODEV || r == -ENXIO)
+                return fail(reason, size, r, "there is no /dev/fuse here: load the module with modprobe fuse");
+        if (r == -EACCES || r == -EPERM)
+                return fail(reason, size, r, "no rights to open /dev/fuse: run as root");
+        return fail(reason, size, r, "cannot open /dev/fuse: %s", strerror(-r));
+}
+
+errint_t edge_mount(const struct fuse_edge_config *config, const char *path, int *ret_fd, struct mount_id *ret_id, char *reason, size_t reason_size) {
+        cleanup_fd int fd = -1;
+        errint_t r = open_device(&fd, reason, reason_size);
+        if (r < 0)
+                return r;
+        char options[256];
+        (void)snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=%u,group_id=%u,default_permissions,allow_other,max_read=%u", fd, geteuid(),
+                       getegid(), EDGE_MAX_WRITE);
+        unsigned long flags = (config->allow_dev ? 0 : MS_NODEV) | (config->allow_suid ? 0 : MS_NOSUID) | (config->read_only ? MS_RDONLY : 0);
+        if (mount(config->source ? config->source : "coterie", path, FSTYPE, flags, options) < 0) {
+                r = -errno;
+                if (r == -EPERM || r == -EACCES)
+                        return fail(reason, reason_size, r, "no rights to mount at %s: run as root (CAP_SYS_ADMIN)", QUOTED(path));
+                if (r == -ENODEV)
+                        return fail(reason, reason_size, r, "this kernel has no FUSE to mount at %s: load the module with modprobe fuse", QUOTED(path));
+                return fail(reason, reason_size, r, "cannot mount at %s: %s", QUOTED(path), strerror(-r));
+        }
+        struct found_mount m = find_mount(path);
+        if (!m.found || strcmp(m.fstype, FSTYPE) != 0) {
+                (void)umount2(path, MNT_DETACH); /* what was mounted cannot be found again: nothing better to do */
+                return fail(reason, reason_size, -EIO, "the new mount at %s is not in /proc/self/mountinfo: is /proc mounted?", QUOTED(path));
+        }
+        *ret_id = m.id;
+        *ret_fd = steal_fd(&fd);
+        return 0;
+}
+
+void edge_unmount(const char *path, struct mount_id id) {
+        struct found_mount m = find_mount(path);
+        if (!m.found || m.id.dev_major != id.dev_major || m.id.dev_minor != id.dev_minor)
+                return;
+        /* Stores through mmap that are still in the page cache become WRITEs now; after the session is closed they would be lost. */
+        int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0) {
+                if (syncfs(fd) < 0)
+                        log_warning("cannot write back mapped pages before unmounting: %s", strerror(errno));
+                (void)close(fd); /* a directory: nothing to lose */
+        }
+        if (umount2(path, UMOUNT_NOFOLLOW) == 0)
+                return;
+        if (errno == EBUSY && umount2(path, UMOUNT_NOFOLLOW | MNT_DETACH) == 0)
+                return;
+        log_warning("cannot unmount %s: %s", QUOTED(path), strerror(errno));
+}

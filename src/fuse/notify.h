@@ -1,0 +1,29 @@
+/* notify.h: telling the kernel what to forget, on threads and queues of its own. Private to src/fuse.
+ *
+ * Two kinds of threads, because they wait for different things. Inode notifications (attributes, pages, listings) wait at most for a
+ * READ or WRITE, and those are answered from memory. Expiring a name takes the lock of its directory, which a local operation holds
+ * until it is answered, and that answer may wait for this very notification: so names have threads of their own, at most one per
+ * directory, and a monitor that raises the epoch when a name has waited for NAME_WAIT_MS. The epoch makes the kernel ask again for
+ * every name, so it settles all names that were waiting then. It never blocks.
+ *
+ * A reply that the kernel keeps may have been built before a change and be written after its notification, which then missed an inode
+ * that the kernel did not know yet. So a change set counts as done only when every worker that was within such a request has left it
+ * (`active`), and a worker that sees a change set pass meanwhile has its inodes checked and notified again (notify_recheck). */
+#pragma once
+
+#include "edge.h"
+
+struct notify *notify_start(struct fuse_edge *e);
+void notify_stop(struct notify *n); /* everything pending is called done; no thread is left. The session's requests must be answered */
+void notify_free(struct notify *n);
+uint64_t notify_generation(const struct notify *n); /* grows with every change set; >= 1 */
+uint64_t notify_seq(const struct notify *n);        /* of the last change set */
+void notify_changes(struct notify *n, const struct change_set *changes, uint64_t seq, bool local, void (*done)(void *ctx, uint64_t seq), void *ctx);
+void notify_inode(struct notify *n, uint64_t ino);
+void notify_all(struct notify *n, void (*done)(void *ctx, uint64_t seq), void *ctx);
+void notify_known(struct notify *n, uint64_t ino); /* is about to be told to the kernel */
+void notify_recheck(struct notify *n, uint64_t ino, bool listing);
+/* INODE notifications of the kernel's interface; offset -1: attributes alone; length 0: to the end. */
+errint_t notify_send_inode(struct fuse_edge *e, uint64_t ino, int64_t offset, int64_t length);
+errint_t notify_send_expire(struct fuse_edge *e, uint64_t parent, const char *name, size_t len);
+errint_t notify_send_epoch(struct fuse_edge *e);

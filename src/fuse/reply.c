@@ -1,0 +1,319 @@
+/* reply.c: answers, and the requests that wait for theirs. */
+#include "edge.h"
+
+#include "notify.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+/* --- the life of a request --- */
+
+static struct fuse_edge *edge_of(fuse_req_t req) {
+        return fuse_req_userdata(req);
+}
+
+static void req_setup(struct edge_req *q, fuse_req_t req, bool waits) {
+        *q = (struct edge_req){.reply = {.ops = &edge_reply_ops, .unique = worker_self->raw->unique, .ctx = q}, .edge = edge_of(req), .req = req, .ino = worker_self->raw->nodeid, .waits = waits};
+}
+
+void edge_sync_begin(struct edge_req *q, fuse_req_t req) {
+        req_setup(q, req, false);
+}
+
+struct edge_req *edge_req_begin(fuse_req_t req) {
+        struct worker *w = worker_self;
+        struct edge_req *q = w->spare ? steal_pointer(&w->spare) : xmalloc(sizeof(*q));
+        req_setup(q, req, true);
+        w->submitting = q;
+        return q;
+}
+
+static void park(struct fuse_edge *e, struct edge_req *q) {
+        q->parked = true;
+        q->next = e->parked;
+        q->prev = NULL;
+        if (q->next)
+                q->next->prev = q;
+        e->parked = q;
+}
+
+static void unpark(struct fuse_edge *e, struct edge_req *q) {
+        q->parked = false;
+        if (q->prev)
+                q->prev->next = q->next;
+        else
+                e->parked = q->next;
+        if (q->next)
+                q->next->prev = q->prev;
+}
+
+/* Whoever finishes the request later only frees it. */
+static fuse_req_t orphan(struct edge_req *q) {
+        q->orphaned = true;
+        return steal_pointer(&q->req);
+}
+
+void edge_req_end(struct edge_req *q) {
+        struct worker *w = worker_self;
+        struct fuse_edge *e = w->edge;
+        if (w->submitting == q) { /* not answered from here */
+                w->submitting = NULL;
+                fuse_req_t refused = NULL;
+                pthread_mutex_lock(&e->lock);
+                bool waits = !q->answered;
+                if (waits && e->refusing)
+                        refused = orphan(q);
+                else if (waits)
+                        park(e, q);
+                pthread_mutex_unlock(&e->lock);
+                if (refused)
+                        (void)fuse_reply_err(refused, EIO);
+                if (waits)
+                        return;
+        }
+        if (w->spare)
+                free(q);
+        else
+                w->spare = q;
+}
+
+/* Makes the answer ours to give: after this q may be gone. */
+static struct edge_req take(struct fs_reply *r) {
+        struct edge_req *q = r->ctx;
+        if (!q->waits)
+                return *q;
+        if (worker_self && worker_self->submitting == q) {
+                worker_self->submitting = NULL;
+                q->answered = true;
+                return *q;
+        }
+        struct fuse_edge *e = q->edge;
+        pthread_mutex_lock(&e->lock);
+        PRE(!q->answered);
+        q->answered = true;
+        struct edge_req copy = *q;
+        if (q->parked)
+                unpark(e, q);
+        if (!e->parked)
+                pthread_cond_broadcast(&e->changed); /* stopping waits for it */
+        copy.elsewhere = true;
+        e->replying++;
+        pthread_mutex_unlock(&e->lock);
+        if (copy.parked || copy.orphaned)
+                free(q); /* else edge_req_end finds it answered */
+        return copy;
+}
+
+/* The session must not go away under a thread that is not ours while it answers. */
+static void answered(struct edge_req *q) {
+        if (!q->elsewhere)
+                return;
+        struct fuse_edge *e = q->edge;
+        pthread_mutex_lock(&e->lock);
+        if (--e->replying == 0)
+                pthread_cond_broadcast(&e->changed);
+        pthread_mutex_unlock(&e->lock);
+}
+
+bool edge_req_interrupt(struct fuse_edge *e, uint64_t unique) {
+        bool found = false;
+        pthread_mutex_lock(&e->lock);
+        for (const struct edge_req *q = e->parked; q && !found; q = q->next)
+                found = q->reply.unique == unique;
+        pthread_mutex_unlock(&e->lock);
+        return found;
+}
+
+void edge_req_orphan_all(struct fuse_edge *e) {
+        pthread_mutex_lock(&e->lock);
+        e->refusing = true;
+        while (e->parked) {
+                struct edge_req *q = e->parked;
+                unpark(e, q);
+                fuse_req_t req = orphan(q);
+                pthread_mutex_unlock(&e->lock);
+                (void)fuse_reply_err(req, EIO);
+                pthread_mutex_lock(&e->lock);
+        }
+        while (e->replying > 0)
+                pthread_cond_wait(&e->changed, &e->lock);
+        pthread_mutex_unlock(&e->lock);
+}
+
+/* --- when nobody waits any more: what the request layer has counted for the kernel is given back --- */
+
+static void nothing_err(struct fs_reply *r, int error) {
+        (void)r, (void)error;
+}
+static const struct fs_reply_ops nothing_ops = {.err = nothing_err};
+static struct fs_reply nothing = {.ops = &nothing_ops};
+
+static void undo_open(const struct edge_req *q, uint64_t ino, uint64_t fh) {
+        if (q->is_dir)
+                fs_releasedir(q->edge->config.fs, ino, fh, &nothing);
+        else
+                fs_release(q->edge->config.fs, ino, fh, &nothing);
+}
+
+/* --- from the request layer's words to the kernel's --- */
+
+static void attr_out(const struct attr *a, struct fuse_attr *out) {
+        *out = (struct fuse_attr){
+                .ino = a->ino,
+                .size = a->size,
+                .blocks = a->blocks,
+                .atime = (uint64_t)a->atime.sec,
+                .mtime = (uint64_t)a->mtime.sec,
+                .ctime = (uint64_t)a->ctime.sec,
+                .atimensec = a->atime.nsec,
+                .mtimensec = a->mtime.nsec,
+                .ctimensec = a->ctime.nsec,
+                .mode = a->mode,
+                .nlink = a->nlink,
+                .uid = a->uid,
+                .gid = a->gid,
+                .rdev = a->rdev,
+                .blksize = 4096,
+        };
+}
+
+void edge_entry_out(const struct fuse_edge *e, const struct fs_entry *entry, struct fuse_entry_out *out) {
+        *out = (struct fuse_entry_out){.nodeid = entry->ino};
+        if (entry->cacheable) {
+                out->entry_valid = e->entry_valid_s;
+                out->attr_valid = e->attr_valid_s;
+        }
+        if (entry->ino != 0) {
+                attr_out(&entry->attr, &out->attr);
+                notify_known(e->notify, entry->ino);
+        }
+}
+
+static struct fuse_open_out open_out(const struct fs_open_out *o) {
+        return (struct fuse_open_out){
+                .fh = o->fh,
+                .open_flags = (o->keep_cache ? FOPEN_KEEP_CACHE : 0u) | (o->direct_io ? FOPEN_DIRECT_IO : 0u) | (o->nonseekable ? FOPEN_NONSEEKABLE : 0u) |
+                              (o->cache_readdir ? FOPEN_CACHE_DIR : 0u) | (o->noflush ? FOPEN_NOFLUSH : 0u),
+        };
+}
+
+void edge_recheck(struct fuse_edge *e, uint64_t ino, uint64_t seq, bool listing) {
+        /* A worker knows which change sets it has seen pass; elsewhere the inode itself must be asked. */
+        uint64_t since = worker_self ? atomic_load_explicit(&worker_self->active, memory_order_relaxed) : 0;
+        if (since != 0 && since == notify_generation(e->notify))
+                return;
+        if (fs_changed_since(e->config.fs, ino, seq))
+                notify_recheck(e->notify, ino, listing);
+}
+
+/* --- fs_reply_ops --- */
+
+static void reply_err(struct fs_reply *r, int error) {
+        CLEANUP(answered) struct edge_req q = take(r);
+        if (q.req)
+                (void)fuse_reply_err(q.req, -error); /* if it fails, nobody waits any more: true of every (void) in this file */
+}
+
+static void reply_entry(struct fs_reply *r, const struct fs_entry *entry) {
+        CLEANUP(answered) struct edge_req q = take(r);
+        struct fuse_entry_out out;
+        edge_entry_out(q.edge, entry, &out);
+        if (q.req && fuse_reply_buf(q.req, (const char *)&out, sizeof(out)) == 0) {
+                if (out.attr_valid != 0 && out.nodeid != 0)
+                        edge_recheck(q.edge, entry->ino, entry->seq, false);
+        } else if (entry->ino != 0) {
+                fs_forget(q.edge->config.fs, entry->ino, 1);
+        }
+}
+
+static void reply_attr(struct fs_reply *r, const struct fs_entry *entry) {
+        CLEANUP(answered) struct edge_req q = take(r);
+        struct fuse_attr_out out = {.attr_valid = entry->cacheable ? q.edge->attr_valid_s : 0};
+        attr_out(&entry->attr, &out.attr);
+        if (q.req && fuse_reply_buf(q.req, (const char *)&out, sizeof(out)) == 0 && out.attr_valid != 0)
+                edge_recheck(q.edge, entry->ino, entry->seq, false);
+}
+
+static void reply_open(struct fs_reply *r, const struct fs_open_out *o) {
+        CLEANUP(answered) struct edge_req q = take(r);
+        struct fuse_open_out out = open_out(o);
+        if (!q.req || fuse_reply_buf(q.req, (const char *)&out, sizeof(out)) < 0)
+                undo_open(&q, q.ino, o->fh);
+}
+
+static void reply_create(struct fs_reply *r, const struct fs_entry *entry, const struct fs_open_out *o) {
+        CLEANUP(answered) struct edge_req q = take(r);
+        struct {
+                struct fuse_entry_out entry;
+                struct fuse_open_out open;
+        } out = {.open = open_out(o)};
+        edge_entry_out(q.edge, entry, &out.entry);
+        if (q.req && fuse_reply_buf(q.req, (const char *)&out, sizeof(out)) == 0) {
+                if (out.entry.attr_valid != 0)
+                        edge_recheck(q.edge, entry->ino, entry->seq, false);
+                return;
+        }
+        undo_open(&q, entry->ino, o->fh);
+        fs_forget(q.edge->config.fs, entry->ino, 1);
+}
+
+static void reply_write(struct fs_reply *r, size_t n) {
+        CLEANUP(answered) struct edge_req q = take(r);
+        if (q.req)
+                (void)fuse_reply_write(q.req, n);
+}
+
+static void reply_data(struct fs_reply *r, const struct iovec *iov, int n_iov) {
+        CLEANUP(answered) struct edge_req q = take(r);
+        if (!q.req)
+                return;
+        if (n_iov > 1)
+                (void)fuse_reply_iov(q.req, iov, n_iov);
+        else
+                (void)fuse_reply_buf(q.req, n_iov ? iov[0].iov_base : NULL, n_iov ? iov[0].iov_len : 0);
+        if (worker_self && worker_self->raw->opcode == FUSE_READ && !q.waits) {
+                size_t n = 0;
+                for (int i = 0; i < n_iov; i++)
+                        n += iov[i].iov_len;
+                metric_add(q.edge->config.metrics, METRIC_READ_BYTES, n);
+        }
+}
+
+static void reply_size(struct fs_reply *r, size_t n) {
+        CLEANUP(answered) struct edge_req q = take(r);
+        if (q.req)
+                (void)fuse_reply_xattr(q.req, n);
+}
+
+static void reply_statfs(struct fs_reply *r, const struct statvfs *st) {
+        CLEANUP(answered) struct edge_req q = take(r);
+        if (q.req)
+                (void)fuse_reply_statfs(q.req, st);
+}
+
+static void reply_offset(struct fs_reply *r, uint64_t offset) {
+        CLEANUP(answered) struct edge_req q = take(r);
+        if (q.req)
+                (void)fuse_reply_lseek(q.req, (off_t)offset);
+}
+
+static void reply_lock(struct fs_reply *r, const struct fs_lock_range *range) {
+        CLEANUP(answered) struct edge_req q = take(r);
+        struct fuse_lk_out out = {.lk = {.start = range->start, .end = range->end, .type = range->type, .pid = range->pid}};
+        if (q.req)
+                (void)fuse_reply_buf(q.req, (const char *)&out, sizeof(out));
+}
+
+const struct fs_reply_ops edge_reply_ops = {
+        .err = reply_err,
+        .entry = reply_entry,
+        .attr = reply_attr,
+        .open = reply_open,
+        .create = reply_create,
+        .write = reply_write,
+        .data = reply_data,
+        .size = reply_size,
+        .statfs = reply_statfs,
+        .offset = reply_offset,
+        .lock = reply_lock,
+};
