@@ -11,8 +11,8 @@
  * sectors with O_DIRECT|O_DSYNC or what the method says, one write for everything pending. The bytes: oplog_format.h, docs/FORMAT.md.
  *
  * Threads: append by the executor; write_out and flush by whichever thread, serialised inside; appends go on while either is at the
- * disk, and write_out goes on while a flush is. oplog_start, oplog_set_level, oplog_drop_pending and oplog_replay: while no other call
- * runs. */
+ * disk, and write_out goes on while a flush is. oplog_start by the executor, also while a flush or write_out runs (what is pending in the
+ * old half is written before what follows). oplog_set_level, oplog_drop_pending and oplog_replay: while no other call runs. */
 #pragma once
 
 #include "store/store.h"
@@ -32,7 +32,7 @@ struct oplog_extent {
 #define OPLOG_EXTENTS_MAX 1024u
 struct oplog_record {
         enum oplog_kind kind;
-        struct position pos;   /* of ADOPTED and PROMISED: epoch is the value, seq that of the last operation before it */
+        struct position pos;   /* of ADOPTED and PROMISED: epoch is the value, seq that of the last operation before it in this half (append sets it, if there is one) */
         const void *head;
         size_t head_len;
         enum content_form form; /* of the payload */
@@ -71,7 +71,8 @@ void oplog_close(struct oplog *l); /* drops what is pending; NULL is fine */
 typedef errint_t (*oplog_replay_fn)(void *ctx, const struct oplog_record *r);
 errint_t oplog_replay(struct oplog *l, unsigned half, uint64_t salt, oplog_replay_fn fn, void *ctx, uint64_t *ret_end, uint32_t *ret_chain, char *ret_torn, size_t torn_size);
 /* Appending continues in `half` at `at` (0: the start, with a fresh salt) with CRC chain `chain` (at 0: ignored). At > 0: on a fresh page,
- * behind a restart record that no record of an earlier life can follow. Clears an earlier error. */
+ * behind a restart record that no record of an earlier life can follow. Records pending in the other half are still written out, at most
+ * of one half; after an error they are dropped, and the error is cleared. */
 void oplog_start(struct oplog *l, unsigned half, uint64_t salt, uint64_t at, uint32_t chain);
 /* Into memory; sequences of operations follow each other (-EINVAL). -ENOSPC: does not fit in this half any more; -EMSGSIZE: longer than
  * OPLOG_RECORD_MAX. After a failed write_out or flush every append, write_out and flush returns that error until start or drop_pending. */
@@ -80,6 +81,7 @@ errint_t oplog_write_out(struct oplog *l, uint64_t *ret_seq);   /* to the file; 
 errint_t oplog_flush(struct oplog *l, uint64_t *ret_seq);       /* writes out, then makes that durable; next record on a fresh page */
 bool oplog_dirty(const struct oplog *l);                        /* something is pending, or written and not flushed */
 uint64_t oplog_used(const struct oplog *l);                     /* bytes of the current half, pending ones counted */
+bool oplog_is_direct(const struct oplog *l);                    /* O_DIRECT is in use: level file, and not refused */
 uint64_t oplog_half_size(const struct oplog *l);
 uint64_t oplog_record_room(size_t head_len, size_t payload_len, size_t n_extents); /* most bytes that such a record takes in the log */
 errint_t oplog_read(struct oplog *l, uint64_t log_offset, uint32_t log_len, struct oplog_record *ret, void **ret_buffer); /* one record back, its CRC checked: -EBADMSG; of a half not replayed or written since: -ENOENT */
