@@ -52,3 +52,22 @@ struct net {
 #define NET_MESSAGE_MAX (96u * 1024u) /* one message; larger things are fragmented above */
 
 struct net *net_loop_new(uint32_t node, const struct net_handler *handler);
+
+/* net_corosync: CPG (model v1, with ring ids), libquorum, libvotequorum, cmap. One thread of its own talks to corosync; net_send only
+ * queues. Corosync's absence, death or restart is survived: `closed` tells, and the thread connects again by itself.
+ *
+ * Seen on corosync 3.1.7, and what the simulator therefore does: CONFCHG carries no ring id, TOTEM follows it; a daemon's join, leave or death
+ * gives CONFCHG only; another node's corosync dying gives TOTEM only; a fast merge gives two CONFCHG and one TOTEM; a process that
+ * joins during a ring change gets TOTEM before its own CONFCHG. `view` is called before the first message, and at the latest at the
+ * end of the batch, that follows any of them. */
+struct net_corosync_config {
+        const char *group; /* CPG group: one per tree */
+};
+struct net_cluster_info {
+        bool connected;
+        char cluster_name[256];
+        char problem[256]; /* why not connected, in words */
+        uint32_t token_ms, consensus_ms; /* effective; 0 while unknown */
+};
+struct net *net_corosync_new(const struct net_corosync_config *config, const struct net_handler *handler);
+void net_corosync_info(struct net *n, struct net_cluster_info *ret);
