@@ -49,6 +49,10 @@ struct store_loaded {
         uint64_t promised, adopted;
         uint8_t cluster_id[CLUSTER_ID_SIZE]; /* zeros: none yet */
         uint32_t schema;
+        /* Opened for rescue: regular files whose content could not be read back, ascending; free() it. They are in the tree, empty and
+         * without permissions: whoever serves it answers EIO to open, read and readlink of them. */
+        uint64_t *damaged;
+        size_t n_damaged;
 };
 
 struct store_record {
@@ -81,6 +85,7 @@ struct store_ops {
         errint_t (*reserve)(struct store *s, uint64_t bytes, bool frees); /* room for an operation of so many stored bytes; -ENOSPC. `frees`: unlinks, truncations, locks: may use the ballast */
         void (*release)(struct store *s, uint64_t bytes);                 /* the reservation was used or is not needed */
         errint_t (*set_level)(struct store *s, enum sync_level level, enum sync_method method, bool direct, uint32_t padding); /* barrier, then a fresh page */
+        void (*set_barrier_bytes)(struct store *s, uint64_t bytes); /* commit_bytes from now on; any thread */
         const char *(*fail)(const struct store *s); /* NULL: healthy; else why the store refuses everything */
         void (*close)(struct store *s); /* as it is: use CHECKPOINT_CLEAN_STOP before for a clean one */
 };

@@ -1,0 +1,356 @@
+/* store_checkpoint.c: brings home what was captured: contents that are written anew, the flushes, the SQLite transaction, and what
+ * becomes free with it. Runs beside appends, without the caller's lock. */
+#include "store_private.h"
+
+#include "base/failpoint.h"
+#include "base/log.h"
+#include <stdio.h>
+#include <string.h>
+
+bool store_wants_checkpoint(const struct store *base) {
+        struct sqlite_store *s = STORE_OF(base);
+        pthread_mutex_lock(&s->lock);
+        bool wants = false;
+        if (!s->read_only && !s->failed[0] && !s->stopped && !s->capture.active) {
+                uint64_t half = oplog_half_size(s->log), used = oplog_used(s->log), dead = content_dead_bytes(s->content);
+                bool log_full = !s->other_free || used > half - MIN_OF(half / 8, 4 * s->record_max);
+                bool too_dead = dead > MAX_OF(64 * MIB, content_live_bytes(s->content) / 4);
+                wants = s->trouble < 0 || ((log_full || too_dead || (s->want_dead_freed && dead > 0)) && (!s->no_space || used >= s->retry_used));
+        }
+        pthread_mutex_unlock(&s->lock);
+        return wants;
+}
+
+void store_fail_with(struct sqlite_store *s, const char *what, errint_t error) {
+        pthread_mutex_lock(&s->lock);
+        bool first = !s->failed[0];
+        if (first)
+                (void)snprintf(s->failed, sizeof(s->failed), "%s: %s: %s", s->path, what, strerror(-error)); /* cut if need be */
+        pthread_mutex_unlock(&s->lock);
+        if (first)
+                log_error("store: %s; read-only from here on", s->failed);
+}
+
+/* --- contents --- */
+
+errint_t store_make_base(struct sqlite_store *s, struct blob *blob, uint64_t seq, struct file_piece *ret, uint8_t **ret_inline) {
+        size_t raw_len = (size_t)blob_size(blob), stored_len = raw_len;
+        cleanup_free uint8_t *raw = try_malloc(raw_len + 1), *packed = NULL;
+        if (!raw)
+                return -ENOMEM;
+        (void)blob_read(blob, 0, raw, raw_len); /* all of it: raw_len is its size */
+        struct file_piece p = {.seq = seq, .base = true, .form = FORM_RAW, .raw_len = raw_len};
+        errint_t r = compress_zstd(raw, raw_len, &packed, &stored_len);
+        if (r < 0 && r != -ENODATA)
+                return r;
+        p.form = r == 0 ? FORM_ZSTD : FORM_RAW;
+        const uint8_t *stored = r == 0 ? packed : raw;
+        p.stored_len = r == 0 ? stored_len : raw_len;
+        p.crc = crc32c(0, stored, p.stored_len);
+        if (p.stored_len < CONTENT_THRESHOLD) {
+                *ret_inline = r == 0 ? steal_pointer(&packed) : steal_pointer(&raw);
+                *ret = p;
+                return 0;
+        }
+        pthread_mutex_lock(&s->lock);
+        bool direct = s->direct && s->level == LEVEL_FILE;
+        pthread_mutex_unlock(&s->lock);
+        r = content_write(s->content, stored, p.stored_len, direct, &p.extents, &p.n_extents);
+        if (disk_is_full(r) && ballast_give_up(s))
+                r = content_write(s->content, stored, p.stored_len, direct, &p.extents, &p.n_extents);
+        if (r < 0)
+                return r;
+        pthread_mutex_lock(&s->lock);
+        s->content_new = true;
+        pthread_mutex_unlock(&s->lock);
+        *ret = p;
+        return 0;
+}
+
+errint_t store_put_file_piece(struct sqlite_store *s, uint64_t ino, const struct file_piece *p, const void *inline_data) {
+        struct piece row = {
+                .seq = p->seq,
+                .base = p->base,
+                .edit = p->edit,
+                .edit_len = p->edit_len,
+                .form = p->form,
+                .raw_len = p->raw_len,
+                .inline_data = inline_data,
+                .stored_len = (size_t)p->stored_len,
+                .crc = p->crc,
+                .extents = p->extents,
+                .n_extents = p->n_extents,
+        };
+        return home_put_piece(s->home, ino, &row);
+}
+
+/* The payload of a piece that lies in the log. What does not read back as it was appended is not used. */
+static errint_t read_payload(struct sqlite_store *s, const struct file_piece *p, struct oplog_record *rec, void **ret_buffer) {
+        errint_t r = p->log_len > 0 ? oplog_read(s->log, p->log_offset, p->log_len, rec, ret_buffer) : -ENOENT;
+        if (r < 0)
+                return r;
+        bool same = rec->pos.seq == p->seq && rec->payload && rec->payload_len == p->stored_len && rec->payload_crc == p->crc && rec->form == p->form &&
+                    rec->raw_len == p->raw_len;
+        return same ? 0 : -EBADMSG;
+}
+
+/* Room to write a content anew is found before the home is touched: its extents are flushed with the others. */
+static errint_t make_rewrites(struct sqlite_store *s, struct capture *c, uint8_t **inlined) {
+        for (size_t i = 0; i < c->n_contents; i++) {
+                struct captured_content *k = &c->contents[i];
+                errint_t r = 0;
+                for (size_t j = 0; j < k->n && !k->rewrite; j++) {
+                        struct oplog_record rec;
+                        cleanup_free void *buffer = NULL;
+                        const struct file_piece *p = &k->pieces[j];
+                        if (p->n_extents == 0 && p->stored_len > 0 && read_payload(s, p, &rec, &buffer) < 0)
+                                k->rewrite = true; /* memory has it */
+                }
+                if (k->rewrite && blob_size(k->blob) > 0)
+                        r = store_make_base(s, k->blob, c->meta.pos.seq, &k->made, &inlined[i]);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+static errint_t put_content(struct sqlite_store *s, const struct captured_content *k, const uint8_t *inlined) {
+        if (k->rewrite)
+                return blob_size(k->blob) == 0 ? home_delete_content(s->home, k->ino) : store_put_file_piece(s, k->ino, &k->made, inlined);
+        for (size_t i = 0; i < k->n; i++) {
+                const struct file_piece *p = &k->pieces[i];
+                struct oplog_record rec = {0};
+                cleanup_free void *buffer = NULL;
+                errint_t r = 0;
+                if (p->n_extents == 0 && p->stored_len > 0)
+                        r = read_payload(s, p, &rec, &buffer);
+                if (r == 0)
+                        r = store_put_file_piece(s, k->ino, p, rec.payload);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+/* --- the transaction --- */
+
+static errint_t put_inode(struct sqlite_store *s, const struct captured_inode *in) {
+        if (in->state.attr.mode == 0)
+                return home_delete_inode(s->home, in->state.attr.ino);
+        errint_t r = home_put_inode(s->home, &in->state);
+        if (r == 0 && (in->flags & (DIRTY_XATTRS | DIRTY_GONE)))
+                r = home_put_xattrs(s->home, in->state.attr.ino, in->xattrs, in->xattrs_len);
+        return r;
+}
+
+static errint_t put_all(struct sqlite_store *s, const struct capture *c, uint8_t *const *inlined) {
+        errint_t r = 0;
+        for (size_t i = 0; r == 0 && i < c->n_inodes; i++)
+                r = put_inode(s, &c->inodes[i]);
+        for (size_t i = 0; r == 0 && i < c->n_entries; i++) {
+                const struct captured_entry *e = &c->entries[i];
+                r = e->ino != 0 ? home_put_entry(s->home, e->key->parent, e->key->name, e->key->len, e->ino, e->cookie)
+                                : home_delete_entry(s->home, e->key->parent, e->key->name, e->key->len);
+        }
+        for (size_t i = 0; r == 0 && i < c->n_contents; i++)
+                r = put_content(s, &c->contents[i], inlined[i]);
+        for (size_t i = 0; r == 0 && i < c->n_settings; i += 2)
+                r = home_put_setting(s->home, c->settings[i], c->settings[i + 1]);
+        return r < 0 ? r : home_put_sessions(s->home, c->sessions.data, c->sessions.len);
+}
+
+errint_t store_fresh_home(struct sqlite_store *s) {
+        if (!s->home_doubtful)
+                return 0;
+        struct home_meta meta;
+        errint_t r = home_reopen(s->home, &meta);
+        if (r < 0)
+                return r;
+        /* Which of the two it is does not matter: the same changes come again, and salts are as they were or belong to a free half. */
+        s->meta = meta;
+        s->home_doubtful = false;
+        return 0;
+}
+
+static errint_t commit_once(struct sqlite_store *s, struct capture *c, uint8_t *const *inlined) {
+        errint_t r = store_fresh_home(s);
+        if (r == 0)
+                r = home_begin(s->home);
+        if (r < 0)
+                return r;
+        r = put_all(s, c, inlined);
+        if (r == 0)
+                r = failpoint("store.home.commit");
+        if (r < 0) {
+                home_rollback(s->home);
+                s->home_doubtful = true;
+                return r;
+        }
+        pthread_mutex_lock(&s->lock);
+        c->meta.promised = s->promised; /* not tied to the position: the newest is the right one */
+        pthread_mutex_unlock(&s->lock);
+        c->meta.content_size = content_file_size(s->content);
+        r = home_commit(s->home, &c->meta);
+        if (r < 0)
+                s->home_doubtful = true;
+        return r;
+}
+
+static errint_t bring_home(struct sqlite_store *s, struct capture *c, uint8_t **inlined) {
+        uint64_t seq = 0;
+        errint_t r = make_rewrites(s, c, inlined);
+        if (r == 0)
+                r = c->kind == CHECKPOINT_NORMAL ? store_flush_all(s, &seq) : store_flush_content(s); /* else the log is not needed any more */
+        if (r < 0)
+                return r;
+        memcpy(c->meta.cluster_id, s->meta.cluster_id, sizeof(c->meta.cluster_id));
+        memcpy(c->meta.database_id, s->meta.database_id, sizeof(c->meta.database_id));
+        memcpy(c->meta.boot_id, s->boot_id, sizeof(c->meta.boot_id));
+        c->meta.log_size = s->log_size;
+        r = commit_once(s, c, inlined);
+        if (disk_is_full(r) && ballast_give_up(s))
+                r = commit_once(s, c, inlined);
+        return r;
+}
+
+/* --- afterwards; under lock --- */
+
+/* The home has `made` for all pieces up to seq. Nothing newer replaced them as long as the first one is that old. */
+static void settle_rewrite(struct sqlite_store *s, struct captured_content *k, uint64_t seq) {
+        struct file *f = file_find(s, k->ino);
+        struct file_piece made = k->made;
+        if (!f || f->n == 0 || f->pieces[0].seq > seq) {
+                if (made.n_extents > 0) /* overtaken: the home names them until it covers what came since */
+                        content_free_at(s->content, made.extents, made.n_extents, s->pos.seq);
+                return;
+        }
+        k->made = (struct file_piece){0};
+        made.in_home = made.base = true;
+        made.seq = seq;
+        size_t kept = 1;
+        for (size_t i = 0; i < f->n; i++) {
+                struct file_piece *p = &f->pieces[i];
+                if (p->seq > seq) {
+                        f->pieces[kept++] = *p;
+                        continue;
+                }
+                if (p->n_extents > 0)
+                        content_free_at(s->content, p->extents, p->n_extents, seq);
+                piece_done(p);
+        }
+        f->pieces[0] = made;
+        f->n = kept;
+        if (f->n > 1 && made.n_extents == 0) { /* edits of what turned out small: small ones are written whole */
+                file_drop_pieces(s, f, s->pos.seq);
+                f->rewrite = f->dirty = true;
+        }
+        file_settle(s, f);
+}
+
+static void settle_pieces(struct sqlite_store *s, const struct captured_content *k) {
+        struct file *f = file_find(s, k->ino);
+        for (size_t i = 0; f && i < f->n; i++)
+                for (size_t j = 0; j < k->n; j++)
+                        if (f->pieces[i].seq == k->pieces[j].seq)
+                                f->pieces[i].in_home = true;
+        if (f)
+                file_settle(s, f);
+}
+
+static void after_success(struct sqlite_store *s, struct capture *c) {
+        for (size_t i = 0; i < c->n_contents; i++) {
+                if (c->contents[i].rewrite)
+                        settle_rewrite(s, &c->contents[i], c->meta.pos.seq);
+                else
+                        settle_pieces(s, &c->contents[i]);
+        }
+        s->home_seq = c->meta.pos.seq;
+        s->salt[0] = c->meta.salt[0];
+        s->salt[1] = c->meta.salt[1];
+        s->no_space = s->want_dead_freed = false;
+        if (c->kind == CHECKPOINT_NORMAL) {
+                s->other_free |= c->free_half >= 0;
+                return;
+        }
+        s->half = c->meta.half;
+        s->other_free = true;
+        index_clear(s, 0);
+        index_clear(s, 1);
+        oplog_drop_pending(s->log);
+        oplog_start(s->log, s->half, s->salt[s->half], 0, 0);
+        if (s->pos.seq == c->meta.pos.seq)
+                s->trouble = 0; /* else what came meanwhile is in no log: it needs another one */
+}
+
+static void after_failure(struct sqlite_store *s, struct capture *c) {
+        for (size_t i = 0; i < c->n_contents; i++) {
+                struct captured_content *k = &c->contents[i];
+                struct file *f = file_find(s, k->ino);
+                if (k->made.n_extents > 0) /* perhaps the home names them all the same */
+                        content_free_at(s->content, k->made.extents, k->made.n_extents, s->pos.seq);
+                if (!f)
+                        continue;
+                f->dirty = true;
+                if (k->rewrite) {
+                        file_drop_pieces(s, f, s->pos.seq);
+                        f->rewrite = true;
+                }
+        }
+        dirty_merge(&s->dirty, &c->dirty);
+        s->stopped = false;
+}
+
+/* A full disk is no trouble: SQLite has rolled back, the log goes on while it has room, and the next checkpoint may find space. */
+static errint_t judge_failure(struct sqlite_store *s, const struct capture *c, errint_t r) {
+        pthread_mutex_lock(&s->lock);
+        if (disk_is_full(r) && c->kind == CHECKPOINT_NORMAL) {
+                s->no_space = true;
+                s->retry_used = MIN_OF(oplog_used(s->log) + oplog_half_size(s->log) / 16, oplog_half_size(s->log) - 2 * s->record_max);
+        } else if (s->trouble == 0) {
+                s->trouble = r;
+        }
+        pthread_mutex_unlock(&s->lock);
+        if (c->kind == CHECKPOINT_RESCUE)
+                store_fail_with(s, "what the log could not take could not be brought home either", r);
+        else
+                log_warning("store: %s: checkpoint failed: %s", s->path, strerror(-r));
+        return r;
+}
+
+errint_t store_checkpoint_run(struct store *base) {
+        struct sqlite_store *s = STORE_OF(base);
+        struct capture *c = &s->capture;
+        pthread_mutex_lock(&s->home_lock);
+        pthread_mutex_lock(&s->lock);
+        errint_t r = s->failed[0] ? -EROFS : !c->active ? -EINVAL : c->error;
+        bool nothing = r == 0 && c->nothing;
+        pthread_mutex_unlock(&s->lock);
+        uint8_t **inlined = xcalloc(c->n_contents + 1, sizeof(*inlined));
+        if (r == 0 && !nothing) {
+                r = bring_home(s, c, inlined);
+                if (r < 0)
+                        r = judge_failure(s, c, r);
+        }
+        for (size_t i = 0; i < c->n_contents; i++)
+                free(inlined[i]);
+        free(inlined);
+        pthread_mutex_lock(&s->lock);
+        if (c->active && !nothing) {
+                if (r == 0) {
+                        s->meta = c->meta;
+                        after_success(s, c);
+                } else {
+                        after_failure(s, c);
+                }
+        }
+        uint64_t seq = c->meta.pos.seq;
+        capture_done(c);
+        pthread_mutex_unlock(&s->lock);
+        if (r == 0 && !nothing) {
+                content_home_durable(s->content, seq);
+                metric_add(s->metrics, METRIC_CHECKPOINTS, 1);
+                (void)ballast_make(s); /* if it is missing; tried again with the next reservation */
+        }
+        pthread_mutex_unlock(&s->home_lock);
+        return r;
+}

@@ -1,0 +1,237 @@
+/* store_private.h: what the files of the SQLite store share (store_sqlite.c, store_open.c, store_track.c, store_append.c,
+ * store_capture.c, store_checkpoint.c, store_replace.c, store_space.c).
+ *
+ * --- the log's halves and checkpoints -------------------------------------------------------------------------------------------
+ * Records go to the current half. The home's meta row says where replay begins (`half`) and the salt of each half; replay reads that half
+ * and then the other one, taking a record only if its sequence is the next. The other half is *free* when the durable home has a salt for
+ * it that was never used: then no record in it fits, and appending may move there at any time.
+ *
+ *      home says half A │ A: records 101.. (salt a)   B: free (salt b)            append to A
+ *      prepare at 150   │ A: 101..150                 B: free                     capture; append moves to B at once
+ *      run ...          │ A: 101..150                 B: 151.. (salt b)           a crash replays A, then B
+ *      commit           │ home: position 150, half B, salts a', b                 A is free from here on; a crash replays B
+ *
+ * If the other half is not free at prepare (a checkpoint before this one failed, or the current half ran full before it came), nothing
+ * moves: everything up to the captured position comes home all the same, replay then begins in the current half, of which it skips
+ * what the home has, and the other half becomes free.
+ * A failed commit may have happened or not. Nothing is reused or freed then; the next one that succeeds covers both cases.
+ *
+ * --- contents ----------------------------------------------------------------------------------------------------------------------
+ * struct file holds, for an inode whose content is in extents, has edits, or is newer than the home's, the pieces that make it up. A
+ * small content has one only until it is home. `rewrite` says that no list of pieces is worth keeping: the next checkpoint writes the
+ * content anew from memory.
+ *
+ * --- locks: home_lock, then log_use, then lock. No I/O under `lock`. Who writes out or flushes the log holds log_use for reading; a change
+ * of level, which exchanges its descriptor, for writing. */
+#pragma once
+
+#include "home.h"
+
+#include <glib.h>
+#include <pthread.h>
+
+#define EDITS_MAX 64u
+
+/* A content as the store keeps track of it; see home.h for the meaning. */
+struct file_piece {
+        uint64_t seq;
+        bool base, in_home;
+        bool pending; /* base: what the checkpoint that is under way will make of the content */
+        enum content_form form;
+        uint64_t raw_len, stored_len;
+        uint32_t crc;
+        uint32_t log_len; /* 0: not in the log */
+        uint64_t log_offset;
+        uint8_t *edit;
+        size_t edit_len;
+        struct oplog_extent *extents;
+        size_t n_extents;
+};
+struct file {
+        uint64_t ino;
+        struct file_piece *pieces;
+        size_t n, cap;
+        bool dirty;   /* the home has another content */
+        bool rewrite; /* no pieces */
+};
+struct entry_key {
+        uint64_t parent;
+        uint8_t len;
+        char name[];
+};
+enum { DIRTY_ATTR = 1, DIRTY_XATTRS = 2, DIRTY_GONE = 4 };
+/* What the home lacks. */
+struct dirty {
+        GHashTable *inodes;   /* ino -> flags */
+        GHashTable *entries;  /* struct entry_key */
+        GHashTable *settings; /* names */
+        bool other;           /* position, sessions, epochs */
+};
+
+struct captured_inode {
+        struct tree_inode_state state; /* without content */
+        uint8_t *xattrs;
+        size_t xattrs_len;
+        unsigned flags;
+};
+struct captured_entry {
+        struct entry_key *key;
+        uint64_t ino, cookie; /* ino 0: gone */
+};
+struct captured_content {
+        uint64_t ino;
+        struct blob *blob;
+        bool rewrite;
+        struct file_piece *pieces; /* those that the home lacks; deep copies */
+        size_t n;
+        struct file_piece made; /* of a rewrite */
+};
+struct capture {
+        enum store_checkpoint_kind kind;
+        bool active, nothing;
+        errint_t error; /* capturing failed */
+        struct dirty dirty; /* given back if the checkpoint fails */
+        struct captured_inode *inodes;
+        size_t n_inodes;
+        struct captured_entry *entries;
+        size_t n_entries;
+        struct captured_content *contents;
+        size_t n_contents;
+        char **settings; /* name, value, name, value ... */
+        size_t n_settings;
+        struct enc sessions;
+        struct home_meta meta;
+        int free_half; /* becomes free with the commit; -1: is free already */
+};
+
+/* Where the records of one half lie, for reading back. */
+struct record_place {
+        uint32_t offset, len; /* the log is at most OPLOG_SIZE_MAX */
+};
+struct record_index {
+        uint64_t first_seq;
+        GArray *places; /* struct record_place */
+};
+
+struct sqlite_store {
+        struct store base;
+        char *path, *log_path, *content_path, *ballast_path;
+        struct disk *disk;
+        struct metrics *metrics;
+        struct metrics own_metrics; /* when the caller has none */
+        char boot_id[40];
+        uint64_t log_size, barrier_bytes, record_max;
+        bool read_only;
+
+        pthread_mutex_t home_lock;
+        struct home *home;     /* protected by home_lock */
+        struct home_meta meta; /* what the durable home says; protected by home_lock */
+        bool home_doubtful;    /* a transaction failed: open it again before the next; protected by home_lock */
+        struct capture capture; /* built under lock by prepare, then the runner's (home_lock) until `active` falls */
+
+        pthread_rwlock_t log_use;
+        struct oplog *log;
+        struct content *content; /* serialised inside */
+
+        pthread_mutex_t lock;
+        /* protected by lock: */
+        struct dirty dirty;
+        GHashTable *files; /* ino -> struct file */
+        struct record_index index[2];
+        unsigned half;
+        bool other_free;
+        uint64_t salt[2]; /* as in the durable home */
+        struct position pos; /* last appended */
+        uint64_t home_seq;   /* of the durable home */
+        uint64_t promised, adopted;
+        enum sync_level level;
+        bool direct;
+        bool content_new;         /* content was written since the last content flush began */
+        uint64_t content_ok_seq;  /* contents of records up to here are on the medium */
+        bool content_lost;        /* a flush failed: extents of pieces above content_ok_seq cannot be trusted */
+        uint64_t since_barrier;   /* bytes appended */
+        errint_t trouble;
+        bool stopped;
+        char failed[256];
+        /* space */
+        bool no_space;            /* the last checkpoint found the disk full */
+        bool want_dead_freed;     /* a reservation failed while dead extents wait for a checkpoint */
+        uint64_t retry_used;      /* the next checkpoint is wanted from here */
+        bool ballast;
+};
+#define STORE_OF(s) CONTAINER_OF(s, struct sqlite_store, base)
+
+/* store_track.c. All under lock. */
+void dirty_init(struct dirty *d);
+void dirty_done(struct dirty *d);
+void dirty_mark(struct dirty *d, uint64_t ino, unsigned flags);
+void dirty_merge(struct dirty *into, struct dirty *from); /* `from` is emptied */
+bool dirty_any(const struct dirty *d);
+void file_free(void *file);
+void piece_done(struct file_piece *p);
+struct file *file_find(struct sqlite_store *s, uint64_t ino);
+struct file *file_get(struct sqlite_store *s, uint64_t ino);
+void file_push(struct file *f, const struct file_piece *p); /* takes what p owns */
+void file_drop_pieces(struct sqlite_store *s, struct file *f, uint64_t seq); /* extents are superseded by seq */
+void file_settle(struct sqlite_store *s, struct file *f); /* forgets a file that needs no keeping */
+/* One applied operation: `placed` says where its payload is (kind, extents, log place); its extents are taken (NULL afterwards). */
+void track_record(struct sqlite_store *s, const struct store_record *r, struct oplog_record *placed);
+void index_add(struct sqlite_store *s, unsigned half, const struct oplog_record *r);
+void index_clear(struct sqlite_store *s, unsigned half);
+
+/* store_append.c */
+errint_t store_append_record(struct store *base, const struct store_record *r);
+errint_t store_write_out(struct store *base, uint64_t *ret_seq);
+errint_t store_barrier(struct store *base, uint64_t *ret_seq);
+bool store_must_wait(const struct store *base);
+errint_t store_set_promised(struct store *base, uint64_t promised);
+errint_t store_set_adopted(struct store *base, uint64_t epoch);
+errint_t store_set_level(struct store *base, enum sync_level level, enum sync_method method, bool direct, uint32_t padding);
+errint_t store_read_log(struct store *base, uint64_t from_seq,
+                        bool (*fn)(void *ctx, struct position pos, const void *head, size_t head_len, const void *payload, size_t payload_len), void *ctx);
+errint_t store_trouble(struct sqlite_store *s, errint_t error); /* remembers it; returns it */
+errint_t store_usable(const struct sqlite_store *s);            /* under lock: -EROFS, or the trouble */
+void store_move_half(struct sqlite_store *s);  /* under lock: appending goes on in the other half, which is free */
+errint_t store_flush_content(struct sqlite_store *s);
+errint_t store_flush_all(struct sqlite_store *s, uint64_t *ret_seq); /* content, then log */
+uint64_t store_random(void);
+
+/* store_capture.c */
+errint_t store_prepare(struct store *base, const struct state *state, enum store_checkpoint_kind kind);
+void capture_done(struct capture *c);
+
+/* store_checkpoint.c */
+bool store_wants_checkpoint(const struct store *base);
+errint_t store_checkpoint_run(struct store *base);
+errint_t store_fresh_home(struct sqlite_store *s); /* under home_lock: opens it again if it is doubtful */
+void store_fail_with(struct sqlite_store *s, const char *what, errint_t error);
+/* A content as one base piece, from memory: compressed, inline (ret_inline is malloc'ed) or in new extents. */
+errint_t store_make_base(struct sqlite_store *s, struct blob *blob, uint64_t seq, struct file_piece *ret, uint8_t **ret_inline);
+errint_t store_put_file_piece(struct sqlite_store *s, uint64_t ino, const struct file_piece *p, const void *inline_data);
+
+/* store_replace.c */
+errint_t store_replace(struct store *base, const struct state *state, uint64_t adopted);
+errint_t store_set_cluster_id(struct store *base, const uint8_t id[CLUSTER_ID_SIZE]);
+
+/* store_space.c */
+errint_t store_reserve(struct store *base, uint64_t bytes, bool frees);
+void store_release(struct store *base, uint64_t bytes);
+bool ballast_make(struct sqlite_store *s);    /* true: it is there */
+bool ballast_give_up(struct sqlite_store *s); /* true: there was one */
+bool disk_is_full(errint_t r);
+
+/* store_replay.c: the log's halves into the state, through the same door as any operation. */
+struct replayed {
+        uint64_t operations;
+        uint64_t end[2];
+        uint32_t chain[2];
+        bool used[2];     /* the half holds records */
+        bool cut;         /* what follows is not taken */
+        char reason[192]; /* why, in words */
+};
+errint_t store_replay(struct sqlite_store *s, struct state *state, struct replayed *ret);
+
+/* store_sqlite.c */
+struct sqlite_store *sqlite_store_new(const struct store_config *config);
+void sqlite_store_free(struct sqlite_store *s);
+DEFINE_FREEP(sqlite_store_free, struct sqlite_store)

@@ -1,0 +1,93 @@
+/* store_space.c: room on the disk. The log has its place from the start; contents reserve theirs; what the home needs for one checkpoint
+ * is kept by a ballast file beside it, which is given up when a checkpoint (or a content that was promised room) finds the disk full,
+ * and made again when space has returned. While it cannot be, only operations that free something are let in. */
+#include "store_private.h"
+
+#include "base/log.h"
+#include <string.h>
+
+bool disk_is_full(errint_t r) {
+        return r == -ENOSPC || r == -EDQUOT;
+}
+
+/* Under no lock but home_lock or none: two threads may come here; both find or make the same file. */
+bool ballast_make(struct sqlite_store *s) {
+        pthread_mutex_lock(&s->lock);
+        bool there = s->ballast;
+        pthread_mutex_unlock(&s->lock);
+        if (there)
+                return true;
+        struct disk_file *f = NULL;
+        uint64_t size = 0;
+        errint_t r = disk_open(s->disk, s->ballast_path, DISK_CREATE, &f);
+        if (r == 0)
+                r = f->ops->size(f, &size);
+        if (r == 0 && size < s->log_size)
+                r = f->ops->allocate(f, 0, s->log_size);
+        disk_close(f);
+        if (disk_is_full(r)) {
+                (void)s->disk->ops->unlink(s->disk, s->ballast_path); /* part of it helps nobody */
+                return false;
+        }
+        /* Where the filesystem cannot allocate, or answers nonsense, there is none: one checkpoint may then find the disk full, and waits. */
+        pthread_mutex_lock(&s->lock);
+        s->ballast = true;
+        pthread_mutex_unlock(&s->lock);
+        return true;
+}
+
+bool ballast_give_up(struct sqlite_store *s) {
+        pthread_mutex_lock(&s->lock);
+        bool there = s->ballast;
+        s->ballast = false;
+        pthread_mutex_unlock(&s->lock);
+        if (there && s->disk->ops->unlink(s->disk, s->ballast_path) == 0) {
+                log_warning("store: the disk under %s is full: its ballast file is given up for what has to be written", s->path);
+                return true;
+        }
+        return false;
+}
+
+static bool full_before(struct sqlite_store *s) {
+        pthread_mutex_lock(&s->lock);
+        bool full = s->no_space;
+        pthread_mutex_unlock(&s->lock);
+        return full;
+}
+
+/* The last checkpoint found no room, even without the ballast: space has returned when a new ballast can be had. */
+static bool room_again(struct sqlite_store *s) {
+        if (!ballast_make(s))
+                return false;
+        pthread_mutex_lock(&s->lock);
+        s->no_space = false; /* a checkpoint may try again */
+        pthread_mutex_unlock(&s->lock);
+        return true;
+}
+
+errint_t store_reserve(struct store *base, uint64_t bytes, bool frees) {
+        struct sqlite_store *s = STORE_OF(base);
+        pthread_mutex_lock(&s->lock);
+        errint_t r = s->failed[0] || s->read_only || s->stopped ? -EROFS : 0;
+        pthread_mutex_unlock(&s->lock);
+        if (r < 0)
+                return r;
+        if (!frees && !(full_before(s) ? room_again(s) : ballast_make(s)))
+                return -ENOSPC;
+        if (bytes < CONTENT_THRESHOLD)
+                return 0;
+        r = content_reserve(s->content, bytes);
+        if (disk_is_full(r)) {
+                pthread_mutex_lock(&s->lock);
+                s->want_dead_freed = true;
+                pthread_mutex_unlock(&s->lock);
+                return -ENOSPC;
+        }
+        return r;
+}
+
+void store_release(struct store *base, uint64_t bytes) {
+        struct sqlite_store *s = STORE_OF(base);
+        if (bytes >= CONTENT_THRESHOLD && s->content)
+                content_release(s->content, bytes);
+}
