@@ -403,6 +403,17 @@ errint_t options_parse(struct options *o, int argc, char **argv, char reason[OPT
         return 0;
 }
 
+errint_t options_reload(const struct options *from, struct options *ret, char reason[OPTIONS_REASON]) {
+        errint_t error = 0;
+
+        options_init(ret);
+        if (from->config_file)
+                error = config_read(ret, from->config_file, reason);
+        for (size_t i = 0; i < from->n_late && error == 0; i++)
+                error = set_late(ret, from->late[i], reason);
+        return error;
+}
+
 void options_usage(int fd) {
         dprintf(fd, "usage: coteried [--standalone] --db FILE [OPTIONS] MOUNTPOINT\n"
                     "Mounts a Coterie tree; returns when the mount answers. Stop it with SIGTERM or `coterie stop`.\n\n"

@@ -78,6 +78,8 @@ errint_t options_set(struct options *o, const char *name, const char *value, cha
 errint_t options_set_list(struct options *o, const char *list, char reason[OPTIONS_REASON]);
 /* The command line; then the file it names, then the command line's values again over it. -EINVAL: usage. */
 errint_t options_parse(struct options *o, int argc, char **argv, char reason[OPTIONS_REASON]);
+/* The file read again, the command line's values over it: what a fresh start would use. */
+errint_t options_reload(const struct options *from, struct options *ret, char reason[OPTIONS_REASON]);
 /* FILE:LINE: in front of each reason. -ENOENT and others: the file cannot be read. */
 errint_t config_read(struct options *o, const char *path, char reason[OPTIONS_REASON]);
 void options_usage(int fd);

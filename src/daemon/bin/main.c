@@ -1,0 +1,27 @@
+/* main.c: coteried. */
+#include "daemon/daemon.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+int main(int argc, char **argv) {
+        struct options o;
+        char reason[OPTIONS_REASON] = "";
+        int status = 0;
+
+        options_init(&o);
+        if (options_parse(&o, argc, argv, reason) < 0) {
+                (void)fprintf(stderr, "coteried: %s\n", reason);
+                status = 2;
+        } else if (o.help) {
+                options_usage(STDOUT_FILENO);
+        } else if (o.version) {
+                (void)printf("coteried %s\n", COTERIE_VERSION_TEXT);
+        } else if (o.check_config) {
+                (void)printf("%s\n", o.config_file ? "the configuration is valid" : "the options are valid");
+        } else {
+                status = daemon_main(&o);
+        }
+        options_done(&o);
+        return status;
+}

@@ -1,0 +1,420 @@
+/* daemon.c: a whole coteried: putting the parts together and taking them apart. */
+#include "daemon_internal.h"
+
+#include "base/log.h"
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PRIMARY_WAIT_MS 5000u /* standalone: the mount is announced when it can be written */
+#define STOP_FLUSH_MS 5000u
+#define STOP_QUIESCE_MS 2000u
+
+errint_t fault_set(struct fault *f, int exit, errint_t error, const char *fmt, ...) {
+        va_list ap;
+
+        f->exit = exit;
+        va_start(ap, fmt);
+        (void)vsnprintf(f->text, sizeof(f->text), fmt, ap);
+        va_end(ap);
+        return error;
+}
+
+static void wake(struct daemon *d) {
+        uint64_t one = 1;
+        while (write(d->wake, &one, sizeof(one)) < 0 && errno == EINTR)
+                ; /* EAGAIN: it is awake */
+}
+
+void daemon_request_stop(struct daemon *d, int exit_status) {
+        int zero = 0;
+        (void)atomic_compare_exchange_strong(&d->exit_status, &zero, exit_status); /* the first reason counts */
+        atomic_store(&d->stop, true);
+        wake(d);
+}
+
+/* --- hooks of the engine */
+
+static void hook_applied(void *ctx, void *done_ctx, const struct op_result *result) { fs_applied(((struct daemon *)ctx)->fs, done_ctx, result); }
+static void hook_replaced(void *ctx, struct state *old) { fs_replaced(((struct daemon *)ctx)->fs, old); }
+static void hook_changed(void *ctx, const struct change_set *changes, uint64_t seq, bool local) {
+        fs_changed(((struct daemon *)ctx)->fs, changes, seq, local);
+}
+static void invalidated(void *ctx, uint64_t seq) { engine_invalidated(((struct daemon *)ctx)->engine, seq); }
+static void hook_invalidate(void *ctx, const struct change_set *changes, uint64_t seq, bool local) {
+        struct daemon *d = ctx;
+        struct fuse_edge *edge = atomic_load(&d->edge);
+
+        if (edge)
+                fuse_edge_invalidate(edge, changes, seq, local, invalidated, d);
+        else
+                engine_invalidated(d->engine, seq);
+}
+static void all_invalidated(void *ctx, uint64_t seq) {
+        (void)seq;
+        engine_all_invalidated(ctx);
+}
+static void hook_invalidate_all(void *ctx, void *done_ctx) {
+        struct fuse_edge *edge = atomic_load(&((struct daemon *)ctx)->edge);
+
+        if (edge)
+                fuse_edge_invalidate_all(edge, all_invalidated, done_ctx);
+        else
+                engine_all_invalidated(done_ctx);
+}
+static void hook_tick(void *ctx, uint64_t now_ms) { fs_tick(((struct daemon *)ctx)->fs, now_ms); }
+static void hook_role(void *ctx, bool primary, const char *reason) {
+        struct daemon *d = ctx;
+
+        (void)pthread_mutex_lock(&d->lock);
+        d->primary = primary;
+        free(d->reason);
+        d->reason = xstrdup(reason ? reason : "");
+        (void)pthread_cond_broadcast(&d->changed);
+        (void)pthread_mutex_unlock(&d->lock);
+        service_notify("STATUS=%s%s", primary ? "primary" : "read-only: ", primary ? "" : reason);
+}
+static void hook_fatal(void *ctx, const char *reason) {
+        (void)reason; /* logged where it came from */
+        daemon_request_stop(ctx, 1);
+}
+
+/* --- what the request layer asks for beyond the engine. Its backend has one context, the engine's; the daemon is found through it. */
+
+static struct daemon *the_daemon; /* set once, before there are threads; cleared after they ended */
+
+static void backend_invalidate_inode(void *ctx, uint64_t ino) {
+        struct fuse_edge *edge = atomic_load(&the_daemon->edge);
+        (void)ctx;
+        if (edge)
+                fuse_edge_invalidate_inode(edge, ino);
+}
+
+/* A process that has ended meanwhile has no name any more. */
+static void backend_program(void *ctx, int32_t pid, char program[LIMIT_PROGRAM]) {
+        char path[48], name[LIMIT_PROGRAM + 1];
+
+        (void)ctx;
+        memset(program, 0, LIMIT_PROGRAM);
+        if (pid <= 0)
+                return;
+        (void)snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+        cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+                return;
+        ssize_t n = read(fd, name, sizeof(name));
+        while (n > 0 && name[n - 1] == '\n')
+                n--;
+        if (n > 0)
+                memcpy(program, name, MIN_OF((size_t)n, (size_t)LIMIT_PROGRAM));
+}
+
+static errint_t backend_virtual_text(void *ctx, const char *name, struct enc *e) {
+        (void)ctx;
+        return report_virtual(the_daemon, name, e);
+}
+
+static errint_t backend_writable_mount(void *ctx) { return the_daemon->options->read_only.number ? -EROFS : engine_writable(ctx); }
+
+/* --- opening */
+
+static void read_boot_id(char *buf, size_t size) {
+        cleanup_fd int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd >= 0 ? read(fd, buf, size - 1) : 0;
+
+        buf[n > 0 ? n : 0] = '\0';
+        buf[strcspn(buf, "\n")] = '\0';
+}
+
+static errint_t open_store(struct daemon *d, struct fault *f) {
+        const struct options *o = d->options;
+        char boot_id[64];
+        struct store_config config = {.path = o->db.text,
+                                      .level = (enum sync_level)o->sync_level.number,
+                                      .method = (enum sync_method)o->sync_method.number,
+                                      .direct = o->direct.number != 0,
+                                      .padding = o->padding.number == 0 ? 0 : o->padding.number == 1 ? 512u : 4096u,
+                                      .log_size = o->log_size.number,
+                                      .barrier_bytes = o->commit_bytes.number,
+                                      .boot_id = boot_id,
+                                      .disk = disk_system(),
+                                      .metrics = d->metrics};
+        struct state *state = shared_state_write(d->state);
+
+        read_boot_id(boot_id, sizeof(boot_id));
+        errint_t error = store_open_sqlite(&config, state, &d->loaded, &d->store);
+        shared_state_done_write(d->state);
+        if (error < 0)
+                return fault_set(f, 1, error, "database %s: %s", o->db.text, d->loaded.reason[0] ? d->loaded.reason : strerror(-error));
+        if (d->loaded.read_only)
+                log_error("database %s is damaged and mounted read-only for rescue: %s", o->db.text, d->loaded.reason);
+        else if (d->loaded.unclean)
+                log_notice("database was not closed properly; %llu operations replayed from the log", (unsigned long long)d->loaded.replayed);
+        return 0;
+}
+
+static bool is_zero(const uint8_t *p, size_t n) {
+        for (size_t i = 0; i < n; i++)
+                if (p[i])
+                        return false;
+        return true;
+}
+
+/* A standalone node founds its own cluster. */
+static errint_t found_cluster(struct daemon *d, struct fault *f) {
+        uint8_t *id = d->loaded.cluster_id;
+
+        if (!d->options->standalone.number || d->loaded.read_only || !is_zero(id, CLUSTER_ID_SIZE))
+                return 0;
+        for (size_t i = 0; i < CLUSTER_ID_SIZE; i += sizeof(uint64_t)) {
+                uint64_t r = env_random64(env_system());
+                memcpy(id + i, &r, sizeof(r));
+        }
+        errint_t error = d->store->ops->set_cluster_id(d->store, id);
+        return error < 0 ? fault_set(f, 1, error, "database %s cannot be written: %s", d->options->db.text, strerror(-error)) : 0;
+}
+
+static void make_engine(struct daemon *d) {
+        const struct options *o = d->options;
+        struct engine_config config = {
+                .state = d->state,
+                .store = d->store,
+                .repl = {.node = (uint32_t)o->node.number,
+                         .incarnation = env_random64(env_system()),
+                         .promised = d->loaded.promised,
+                         .adopted = d->loaded.adopted,
+                         .forgetful = d->loaded.fresh || (d->loaded.unclean && d->loaded.boot_changed && o->sync_level.number != LEVEL_FILE),
+                         .ack_timeout_ms = o->ack_timeout.number,
+                         .forgetful_wait_ms = o->forgetful_wait.number,
+                         .read_only_grace_ms = o->read_only_grace.number,
+                         .window_bytes = o->send_window.number},
+                .read_only_reason = d->loaded.read_only ? d->loaded.reason : NULL,
+                .clean = !d->loaded.unclean && !d->loaded.fresh,
+                .level = (enum sync_level)o->sync_level.number,
+                .commit_interval_ms = o->commit_interval.number,
+                .env = env_system(),
+                .metrics = d->metrics,
+                .trace = d->trace,
+        };
+
+        memcpy(config.repl.cluster_id, d->loaded.cluster_id, sizeof(config.repl.cluster_id));
+        d->engine = engine_new(&config);
+        engine_set_hooks(d->engine, &(struct engine_hooks){.applied = hook_applied,
+                                                           .replaced = hook_replaced,
+                                                           .changed = hook_changed,
+                                                           .invalidate = hook_invalidate,
+                                                           .invalidate_all = hook_invalidate_all,
+                                                           .tick = hook_tick,
+                                                           .role = hook_role,
+                                                           .fatal = hook_fatal,
+                                                           .ctx = d});
+}
+
+static void make_fs(struct daemon *d) {
+        struct fs_config config = {.state = d->state,
+                                   .backend = engine_backend(d->engine),
+                                   .metrics = d->metrics,
+                                   .gather_ms = d->options->gather_time.number,
+                                   .gather_bytes_max = LIMIT_FILE_SIZE_MAX,
+                                   .posix_locks_local = d->options->posix_locks.number == 1};
+
+        config.backend.invalidate_inode = backend_invalidate_inode;
+        config.backend.program = backend_program;
+        config.backend.virtual_text = backend_virtual_text;
+        config.backend.writable = backend_writable_mount;
+        d->fs = fs_new(&config);
+}
+
+static errint_t start_engine(struct daemon *d, struct fault *f) {
+        struct net_handler handler = engine_net_handler(d->engine);
+        struct timespec until;
+
+        d->net = net_loop_new((uint32_t)d->options->node.number, &handler);
+        errint_t error = engine_start(d->engine, d->net);
+        if (error < 0)
+                return fault_set(f, 1, error, "cannot start: %s", strerror(-error));
+        d->engine_started = true;
+        if (d->loaded.read_only)
+                return 0;
+        (void)clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += PRIMARY_WAIT_MS / 1000u;
+        (void)pthread_mutex_lock(&d->lock);
+        while (!d->primary && pthread_cond_timedwait(&d->changed, &d->lock, &until) != ETIMEDOUT)
+                ;
+        bool primary = d->primary;
+        (void)pthread_mutex_unlock(&d->lock);
+        if (!primary)
+                log_warning("not writable yet: %s", d->reason ? d->reason : "the disk is slow");
+        return 0;
+}
+
+static void edge_ended(void *ctx, errint_t error) {
+        struct daemon *d = ctx;
+
+        if (atomic_load(&d->stopping))
+                return;
+        if (error < 0)
+                log_error("the connection to the kernel broke: %s", strerror(-error));
+        else
+                log_notice("unmounted from outside: stopping");
+        daemon_request_stop(d, error < 0 ? 1 : 0);
+}
+
+static void nothing_invalidated(void *ctx, uint64_t seq) {
+        (void)ctx;
+        (void)seq;
+}
+
+static errint_t start_edge(struct daemon *d, struct fault *f) {
+        const struct options *o = d->options;
+        struct fuse_edge *edge = NULL;
+        char reason[512] = "";
+        struct fuse_edge_config config = {.fs = d->fs,
+                                          .metrics = d->metrics,
+                                          .mountpoint = o->mountpoint,
+                                          .source = o->source.text,
+                                          .threads = (unsigned)o->threads.number,
+                                          .allow_dev = o->dev.number != 0,
+                                          .allow_suid = o->suid.number != 0,
+                                          .read_only = o->read_only.number != 0,
+                                          .posix_locks_local = o->posix_locks.number == 1,
+                                          .cache = o->cache.number != 0,
+                                          .no_epoch = o->epoch.number == 0,
+                                          .max_write = (unsigned)o->max_write.number,
+                                          .ended = edge_ended,
+                                          .ctx = d};
+        errint_t error = fuse_edge_start(&config, &edge, reason, sizeof(reason));
+
+        if (error < 0)
+                return fault_set(f, 1, error, "cannot mount %s: %s", o->mountpoint, reason[0] ? reason : strerror(-error));
+        atomic_store(&d->edge, edge);
+        /* What was asked between the first request and this line is not known to hook_invalidate. */
+        fuse_edge_invalidate_all(edge, nothing_invalidated, NULL);
+        return 0;
+}
+
+static errint_t start_ctl(struct daemon *d, struct fault *f) {
+        char path[256];
+        struct ctl_server_config config = {.path = path, .commands = daemon_commands, .n_commands = daemon_commands_n, .ctx = d};
+
+        (void)snprintf(path, sizeof(path), "%s/control.sock", rundir_path(d->rundir));
+        errint_t error = ctl_server_start(&config, &d->ctl);
+        return error < 0 ? fault_set(f, 1, error, "cannot open the control socket %s: %s", path, strerror(-error)) : 0;
+}
+
+errint_t daemon_start(struct daemon *d, struct fault *f) {
+        errint_t error;
+
+        the_daemon = d;
+        d->started_ms = env_monotonic_ns(env_system()) / 1000000u;
+        if ((error = rundir_open(d->options->run_dir.text, &d->rundir, f)) < 0 || (error = logging_start(d->options, rundir_path(d->rundir), f)) < 0 ||
+            (error = mountpoint_check(d->options->mountpoint, f)) < 0)
+                return error;
+        rundir_dump_on_assert(d->rundir, d->trace);
+        if ((error = open_store(d, f)) < 0 || (error = found_cluster(d, f)) < 0)
+                return error;
+        make_engine(d);
+        make_fs(d);
+        if ((error = start_engine(d, f)) < 0 || (error = start_ctl(d, f)) < 0)
+                return error;
+        return start_edge(d, f);
+}
+
+/* --- stopping */
+
+struct waited {
+        pthread_mutex_t lock;
+        pthread_cond_t cond;
+        bool done;
+        unsigned refs; /* the callback may come after we gave up */
+};
+
+static void waited_unref(struct waited *w) { /* lock held */
+        bool last = --w->refs == 0;
+        (void)pthread_mutex_unlock(&w->lock);
+        if (last)
+                free(w);
+}
+
+static void waited_done(void *ctx) {
+        struct waited *w = ctx;
+        (void)pthread_mutex_lock(&w->lock);
+        w->done = true;
+        (void)pthread_cond_signal(&w->cond);
+        waited_unref(w);
+}
+
+static void flush_gathered(struct daemon *d) {
+        struct waited *w = NEW(struct waited);
+        struct timespec until;
+
+        (void)pthread_mutex_init(&w->lock, NULL);
+        (void)pthread_cond_init(&w->cond, NULL);
+        w->refs = 2;
+        fs_shutdown(d->fs, waited_done, w);
+        (void)clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += STOP_FLUSH_MS / 1000u;
+        (void)pthread_mutex_lock(&w->lock);
+        while (!w->done && pthread_cond_timedwait(&w->cond, &w->lock, &until) != ETIMEDOUT)
+                ;
+        if (!w->done)
+                log_error("stopping without everything that was written: not flushed in %u ms", STOP_FLUSH_MS);
+        waited_unref(w);
+}
+
+/* The kernel's own dirty pages come as writes while the mount ends: so what is gathered is flushed again after it. */
+static void stop_requests(struct daemon *d) {
+        struct fuse_edge *edge = atomic_load(&d->edge);
+
+        if (d->fs)
+                flush_gathered(d);
+        if (!edge)
+                return;
+        (void)engine_quiesce(d->engine, STOP_QUIESCE_MS);
+        fuse_edge_stop(edge);
+        flush_gathered(d);
+        (void)engine_quiesce(d->engine, STOP_QUIESCE_MS);
+}
+
+static void remove_fresh_database(struct daemon *d) {
+        static const char *const suffixes[] = {"", "-oplog", "-content", "-journal", "-wal", "-shm"};
+        char path[OPTION_TEXT_MAX + 16];
+
+        for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
+                (void)snprintf(path, sizeof(path), "%s%s", d->options->db.text, suffixes[i]);
+                (void)unlink(path); /* those that are there */
+        }
+}
+
+errint_t daemon_stop(struct daemon *d, bool failed) {
+        errint_t error = 0;
+
+        atomic_store(&d->stopping, true);
+        service_notify("STOPPING=1");
+        if (d->ctl)
+                ctl_server_stop(d->ctl);
+        if (d->engine_started) {
+                stop_requests(d);
+                error = engine_stop(d->engine);
+                if (error < 0)
+                        log_error("the database could not be closed properly: %s; the next start replays the log", strerror(-error));
+        }
+        atomic_store(&d->edge, NULL);
+        ctl_server_free(d->ctl);
+        fs_free(d->fs);
+        if (d->net)
+                d->net->ops->close(d->net);
+        if (d->engine)
+                engine_free(d->engine);
+        if (d->store)
+                d->store->ops->close(d->store);
+        if (failed && d->store && d->loaded.fresh)
+                remove_fresh_database(d);
+        shared_state_free(d->state);
+        rundir_close(d->rundir);
+        the_daemon = NULL;
+        return error;
+}

@@ -1,0 +1,89 @@
+/* daemon_internal.h: what the daemon's own files share: the parts of one running daemon. */
+#pragma once
+
+#include "ctl/server.h"
+#include "daemon/daemon.h"
+#include "daemon/engine.h"
+#include "fuse/fuse.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct daemon {
+        struct options *options;
+        struct rundir *rundir;
+        struct metrics *metrics;
+        struct trace_ring *trace;
+        struct shared_state *state;
+        struct store *store;
+        struct store_loaded loaded;
+        struct net *net;
+        struct engine *engine;
+        bool engine_started;
+        struct fs *fs;
+        _Atomic(struct fuse_edge *) edge;
+        struct ctl_server *ctl;
+
+        int wake; /* eventfd: something below changed */
+        _Atomic bool stop, stopping;
+        _Atomic int exit_status;
+        uint64_t started_ms;
+
+        pthread_mutex_t lock;
+        pthread_cond_t changed;
+        bool primary; /* protected by lock */
+        char *reason; /* protected by lock: why not */
+        /* lock also protects the values of *options that mount_settings names. */
+};
+
+/* One line for the person who started the daemon, and the exit code. */
+struct fault {
+        int exit;
+        char text[768];
+};
+errint_t fault_set(struct fault *f, int exit, errint_t error, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* daemon.c. A failed start is followed by daemon_stop, which leaves nothing behind. */
+errint_t daemon_start(struct daemon *d, struct fault *f);
+errint_t daemon_stop(struct daemon *d, bool failed);
+
+/* rundir.c */
+struct rundir;
+errint_t rundir_open(const char *path, struct rundir **ret, struct fault *f); /* made if missing; locked */
+void rundir_close(struct rundir *r);                                          /* pid file removed; the directory too if it was made here and is empty */
+const char *rundir_path(const struct rundir *r);
+/* trace.txt there gets the trace ring when an assertion fails. */
+void rundir_dump_on_assert(const struct rundir *r, struct trace_ring *trace);
+
+/* service.c: what a service manager hears (sd_notify(3)); nothing without NOTIFY_SOCKET. */
+void service_notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+uint64_t service_watchdog_ms(void); /* 0: none; how often WATCHDOG=1 is wanted */
+
+/* logging.c */
+errint_t logging_start(const struct options *o, const char *run_dir, struct fault *f);
+
+/* mountpoint.c: a directory, not mounted by a living daemon; a dead mount is detached; a warning when files are hidden by it. */
+errint_t mountpoint_check(const char *path, struct fault *f);
+
+/* report.c: text for status and metrics; allocated. */
+char *report_status(struct daemon *d);
+char *report_metrics(struct daemon *d);
+errint_t report_virtual(void *ctx, const char *name, struct enc *e);
+
+/* commands.c */
+extern const struct ctl_command daemon_commands[];
+extern const size_t daemon_commands_n;
+
+/* settings.c: the settings of this mount, changeable while it is mounted */
+struct mount_setting {
+        const char *name; /* as the option's */
+        const char *help;
+};
+const struct mount_setting *mount_settings(size_t *ret_n);
+const struct mount_setting *mount_setting_find(const char *name);
+/* done(ctx, error) once it holds, from any thread; -EINVAL at once with a reason. */
+errint_t mount_setting_set(struct daemon *d, const char *name, const char *value, void (*done)(void *ctx, errint_t error), void *ctx, char reason[OPTIONS_REASON]);
+void mount_setting_text(struct daemon *d, const char *name, char *buf, size_t size);
+void mount_settings_reload(struct daemon *d); /* SIGHUP */
+
+void daemon_request_stop(struct daemon *d, int exit_status); /* any thread */
