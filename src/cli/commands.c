@@ -1,0 +1,35 @@
+/* commands.c: the table. */
+#include "cli.h"
+
+const struct cli_command cli_commands[] = {
+        {"status", "[--json]", "what the daemon is doing", "  coterie status\n  coterie status --json | jq .counters.log_bytes\n", cli_status},
+        {"members", "[--json]", "the members of the view", "  coterie members\n", cli_members},
+        {"sync", "[--checkpoint]", "wait until everything is on the medium",
+         "With --checkpoint everything is brought home to the database as well, so that plain sqlite3 reads it.\n\n  coterie sync\n  coterie sync --checkpoint\n",
+         cli_sync},
+        {"get", "[NAME] [--json]", "show settings", "  coterie get\n  coterie get sync_level\n", cli_get},
+        {"set", "NAME=VALUE…", "change settings",
+         "Settings of scope cluster are replicated and kept; those of scope mount hold until the daemon ends: to keep one, write it to the\n"
+         "configuration file. An empty value restores the default of a cluster setting.\n\n"
+         "  coterie set sync_level=file\n  coterie set file_size_max=32M\n",
+         cli_set},
+        {"check", "DATABASE [--json]", "check a database that is not in use",
+         "Prints one line per fault. Exit code 0: none; 1: faults, or it cannot be checked.\n\n  coterie check /var/lib/coterie/tree.db\n", cli_check},
+        {"bench", "write DIRECTORY [OPTIONS]", "write files and count the bytes to disk",
+         "  --size SIZE|MIN..MAX  of a file: 4K to 16M (64K)\n"
+         "  --max-bytes SIZE      stop after so many (64M)\n"
+         "  --max-time SECONDS    stop after so long (30)\n"
+         "  --interval SECONDS    a line so often (1)\n"
+         "  --threads N           writers (1)\n"
+         "  --files N             files per writer, rewritten in turn (16)\n"
+         "  --fsync               fsync each file before it is closed\n"
+         "  --text                text that compresses, instead of pseudo-random bytes\n"
+         "  --json                one object per line\n\n"
+         "  coterie bench write /mnt/coterie/tmp --size 64K --max-time 10\n",
+         cli_bench},
+        {"metrics", "[--json]", "counters and gauges in Prometheus' text format", "  coterie metrics\n", cli_metrics},
+        {"trace", "", "the last moves of the daemon's state machines", "  coterie trace | tail\n", cli_trace},
+        {"stop", "", "stop the daemon and wait until it has ended", "  coterie stop\n", cli_stop},
+        {"version", "", "the version of this program", "  coterie version\n", cli_version},
+};
+const size_t cli_commands_n = ARRAY_LEN(cli_commands);

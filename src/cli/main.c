@@ -1,0 +1,85 @@
+/* main.c: coterie: options, the command, exit codes: 0 done, 1 failed, 2 usage, 3 no daemon, 4 no quorum. */
+#include "cli.h"
+
+#include <string.h>
+
+static void print_help(FILE *f) {
+        struct table *t = table_new(2);
+
+        (void)fprintf(f, "usage: coterie [--run-dir DIRECTORY] COMMAND [ARGUMENTS]\n\n");
+        for (size_t i = 0; i < cli_commands_n; i++) {
+                char left[128];
+                (void)snprintf(left, sizeof(left), "  %s %s", cli_commands[i].name, cli_commands[i].arguments);
+                table_row(t, (const char *const[]){left, cli_commands[i].summary});
+        }
+        table_print(t, f);
+        table_free(t);
+        (void)fprintf(f, "\n  --run-dir DIRECTORY  of the daemon (/run/coterie, or $COTERIE_RUN_DIR)\n"
+                         "  --json               print JSON\n"
+                         "  --help               of coterie, or of a command\n\n"
+                         "exit codes: 0 done, 1 failed, 2 usage, 3 no daemon, 4 no quorum\n");
+}
+
+static const struct cli_command *find(const char *name) {
+        for (size_t i = 0; i < cli_commands_n; i++)
+                if (strcmp(cli_commands[i].name, name) == 0)
+                        return &cli_commands[i];
+        return NULL;
+}
+
+static int run(struct cli *cli, const struct cli_command *command, int argc, char **argv) {
+        int n = 0;
+
+        for (int i = 0; i < argc; i++) {
+                if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+                        (void)printf("usage: coterie %s %s\n%s\n\n%s", command->name, command->arguments, command->summary, command->help);
+                        return 0;
+                }
+                if (strcmp(argv[i], "--json") == 0)
+                        cli->json = true;
+                else
+                        argv[n++] = argv[i];
+        }
+        int exit = command->run(cli, n, argv);
+        if (fflush(stdout) != 0 && exit == 0)
+                return cli_fail(cli, CTL_FAILED, "standard output: %s", strerror(errno));
+        return exit;
+}
+
+static int bad_option(const struct cli *cli, const char *option) {
+        char quoted[96];
+        return cli_fail(cli, CTL_USAGE, "unknown option %s; coterie --help shows the usage", log_quote(option, strlen(option), quoted, sizeof(quoted)));
+}
+
+int main(int argc, char **argv) {
+        const char *environment = getenv("COTERIE_RUN_DIR");
+        struct cli cli = {.run_dir = environment && environment[0] ? environment : "/run/coterie"};
+        char quoted[96];
+        int i = 1;
+
+        for (; i < argc && argv[i][0] == '-'; i++) {
+                if (strcmp(argv[i], "--run-dir") == 0 && i + 1 < argc) {
+                        cli.run_dir = argv[++i];
+                } else if (strncmp(argv[i], "--run-dir=", 10) == 0) {
+                        cli.run_dir = argv[i] + 10;
+                } else if (strcmp(argv[i], "--json") == 0) {
+                        cli.json = true;
+                } else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+                        print_help(stdout);
+                        return 0;
+                } else if (strcmp(argv[i], "--version") == 0) {
+                        return cli_version(&cli, 0, NULL);
+                } else {
+                        return bad_option(&cli, argv[i]);
+                }
+        }
+        if (i >= argc) {
+                print_help(stderr);
+                return CTL_USAGE;
+        }
+        const struct cli_command *command = find(argv[i]);
+        if (!command)
+                return cli_fail(&cli, CTL_USAGE, "unknown command %s; coterie --help lists them", log_quote(argv[i], strlen(argv[i]), quoted, sizeof(quoted)));
+        cli.command = command->name;
+        return run(&cli, command, argc - i - 1, argv + i + 1);
+}

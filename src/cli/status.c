@@ -1,0 +1,109 @@
+/* status.c: `coterie status` and `coterie members`. */
+#include "cli.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char *text(const json_t *o, const char *key) {
+        const char *s = json_string_value(json_object_get(o, key));
+        return s ? s : "";
+}
+static uint64_t number(const json_t *o, const char *key) { return (uint64_t)json_integer_value(json_object_get(o, key)); }
+static bool flag(const json_t *o, const char *key) { return json_is_true(json_object_get(o, key)); }
+
+static void line(struct table *t, const char *name, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void line(struct table *t, const char *name, const char *fmt, ...) {
+        char value[1024];
+        va_list ap;
+
+        va_start(ap, fmt);
+        (void)vsnprintf(value, sizeof(value), fmt, ap);
+        va_end(ap);
+        table_row(t, (const char *const[]){name, value});
+}
+
+static void usage_lines(struct table *t, const json_t *usage) {
+        char used[32], max[32];
+
+        cli_bytes(number(usage, "bytes"), used, sizeof(used));
+        cli_bytes(number(usage, "bytes_max"), max, sizeof(max));
+        line(t, "tree", "%s of %s, %" PRIu64 " of %" PRIu64 " inodes", used, max, number(usage, "inodes"), number(usage, "inodes_max"));
+}
+
+static void written_line(struct table *t, const json_t *counters) {
+        char log[32], content[32], home[32];
+
+        cli_bytes(number(counters, "log_bytes"), log, sizeof(log));
+        cli_bytes(number(counters, "content_bytes"), content, sizeof(content));
+        cli_bytes(number(counters, "home_bytes"), home, sizeof(home));
+        line(t, "written", "log %s, content %s, home %s", log, content, home);
+        line(t, "operations", "%" PRIu64 " (%" PRIu64 " refused), %" PRIu64 " barriers, %" PRIu64 " checkpoints", number(counters, "operations"),
+             number(counters, "operations_refused"), number(counters, "barriers"), number(counters, "checkpoints"));
+}
+
+static void print_status(const json_t *s) {
+        struct table *t = table_new(2);
+        const json_t *store = json_object_get(s, "store");
+        const char *reason = text(s, "reason");
+
+        line(t, "mount", "%s (%s, pid %" PRIu64 ")", text(s, "mountpoint"), text(s, "mode"), number(s, "pid"));
+        line(t, "database", "%s", text(s, "database"));
+        line(t, "state", "%s%s%s%s", flag(s, "writable") ? "writable" : "read-only", reason[0] ? ": " : "", reason, flag(store, "waiting") ? " (waiting for the disk)" : "");
+        line(t, "position", "epoch %" PRIu64 ", sequence %" PRIu64 ", stable up to %" PRIu64 ", on the medium up to %" PRIu64, number(s, "epoch"), number(s, "sequence"),
+             number(s, "stable_sequence"), number(store, "flushed_sequence"));
+        line(t, "digest", "%s", text(s, "digest"));
+        line(t, "sync level", "%s (%s, at least every %s or %s)", text(s, "sync_level"), text(s, "sync_method"), text(s, "commit_interval"), text(s, "commit_bytes"));
+        usage_lines(t, json_object_get(s, "usage"));
+        written_line(t, json_object_get(s, "counters"));
+        line(t, "members", "%zu", json_array_size(json_object_get(s, "members")));
+        table_print(t, stdout);
+        table_free(t);
+}
+
+int cli_status(struct cli *cli, int argc, char **argv) {
+        json_t *s = NULL;
+        (void)argv;
+        if (argc > 0)
+                return cli_usage(cli);
+        int exit = cli_ask_json(cli, 1, (const char *const[]){"status"}, &s);
+        if (exit != 0)
+                return exit;
+        if (cli->json)
+                cli_print_json(s);
+        else
+                print_status(s);
+        json_decref(s);
+        return 0;
+}
+
+static void print_members(const json_t *list) {
+        struct table *t = table_new(5);
+
+        table_row(t, (const char *const[]){"NODE", "NAME", "PID", "STATE", "CONFIRMED"});
+        for (size_t i = 0; i < json_array_size(list); i++) {
+                const json_t *m = json_array_get(list, i);
+                char node[24], pid[24], seq[24];
+                (void)snprintf(node, sizeof(node), "%" PRIu64, number(m, "node"));
+                (void)snprintf(pid, sizeof(pid), "%" PRIu64, number(m, "pid"));
+                (void)snprintf(seq, sizeof(seq), "%" PRIu64, number(m, "acked_sequence"));
+                table_row(t, (const char *const[]){node, text(m, "name"), pid, flag(m, "expelled") ? "expelled" : flag(m, "synced") ? "synced" : "joining", seq});
+        }
+        table_print(t, stdout);
+        table_free(t);
+}
+
+int cli_members(struct cli *cli, int argc, char **argv) {
+        json_t *s = NULL;
+        (void)argv;
+        if (argc > 0)
+                return cli_usage(cli);
+        int exit = cli_ask_json(cli, 1, (const char *const[]){"status"}, &s);
+        if (exit != 0)
+                return exit;
+        if (cli->json)
+                cli_print_json(json_object_get(s, "members"));
+        else
+                print_members(json_object_get(s, "members"));
+        json_decref(s);
+        return 0;
+}
