@@ -31,6 +31,7 @@
 #include <pthread.h>
 
 #define EDITS_MAX 64u
+#define BARRIER_BYTES_DEFAULT (8 * MIB)
 
 /* A content as the store keeps track of it; see home.h for the meaning. */
 struct file_piece {
@@ -120,7 +121,7 @@ struct sqlite_store {
         struct metrics *metrics;
         struct metrics own_metrics; /* when the caller has none */
         char boot_id[40];
-        uint64_t log_size, barrier_bytes, record_max;
+        uint64_t log_size, record_max;
         bool read_only;
 
         pthread_mutex_t home_lock;
@@ -150,6 +151,7 @@ struct sqlite_store {
         uint64_t content_ok_seq;  /* contents of records up to here are on the medium */
         bool content_lost;        /* a flush failed: extents of pieces above content_ok_seq cannot be trusted */
         uint64_t since_barrier;   /* bytes appended */
+        uint64_t barrier_bytes;
         errint_t trouble;
         bool stopped;
         char failed[256];

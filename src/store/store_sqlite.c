@@ -19,6 +19,12 @@ static bool store_wants_barrier(const struct store *base) {
         pthread_mutex_unlock(&s->lock);
         return wants;
 }
+static void store_set_barrier_bytes(struct store *base, uint64_t bytes) {
+        struct sqlite_store *s = STORE_OF(base);
+        pthread_mutex_lock(&s->lock);
+        s->barrier_bytes = bytes ? bytes : BARRIER_BYTES_DEFAULT;
+        pthread_mutex_unlock(&s->lock);
+}
 static void store_close_sqlite(struct store *base) {
         sqlite_store_free(STORE_OF(base));
 }
@@ -40,6 +46,7 @@ static const struct store_ops sqlite_ops = {
         .reserve = store_reserve,
         .release = store_release,
         .set_level = store_set_level,
+        .set_barrier_bytes = store_set_barrier_bytes,
         .fail = store_failed,
         .close = store_close_sqlite,
 };
@@ -63,7 +70,7 @@ struct sqlite_store *sqlite_store_new(const struct store_config *config) {
         s->metrics = config->metrics ? config->metrics : &s->own_metrics;
         (void)snprintf(s->boot_id, sizeof(s->boot_id), "%s", config->boot_id ? config->boot_id : ""); /* longer ones are cut alike each time */
         s->log_size = config->log_size ? config->log_size : OPLOG_SIZE_DEFAULT;
-        s->barrier_bytes = config->barrier_bytes ? config->barrier_bytes : 8 * MIB;
+        s->barrier_bytes = config->barrier_bytes ? config->barrier_bytes : BARRIER_BYTES_DEFAULT;
         s->level = config->level;
         s->direct = config->direct;
         s->read_only = config->read_only;

@@ -10,7 +10,8 @@
  *
  * Failure: append and write_out return the error of the first call that failed and the store is `troubled`: the records since the last
  * good write stay pending. The caller then checkpoints (prepare + run with rescue): everything comes home from memory, elsewhere on
- * the disk, and the log starts on its other half; success ends the trouble. If that fails as well, store_fail has the reason, every
+ * the disk, and the log starts on its other half; success ends the trouble (unless something was appended between prepare and the end
+ * of run: wants_checkpoint stays true then, and it takes another one). If that fails as well, store_fail has the reason, every
  * later call returns -EROFS, and the caller turns read-only and reloads its state from what is on disk. A failed flush is treated
  * alike: nothing is flushed again in place. */
 #pragma once
@@ -37,6 +38,7 @@ struct store_config {
         const char *boot_id;     /* of this boot, to tell whether an unclean log may have forgotten */
         struct disk *disk;
         struct metrics *metrics;
+        struct store_backing *backing; /* store_open_memory alone (store_memory.h); NULL: nothing survives close */
 };
 #define CLUSTER_ID_SIZE 16
 struct store_loaded {
@@ -75,7 +77,10 @@ struct store_ops {
         bool (*wants_checkpoint)(const struct store *s);           /* half full, too many dead extents, space short, trouble */
         bool (*must_wait)(const struct store *s);                  /* both halves full: no append until a checkpoint is done (bounded) */
         errint_t (*checkpoint_prepare)(struct store *s, const struct state *state, enum store_checkpoint_kind kind); /* captures; quick; no I/O */
-        errint_t (*checkpoint_run)(struct store *s); /* the flushes and the SQLite transaction; without the state lock */
+        /* The flushes and the SQLite transaction; without the state lock. -ENOSPC of a NORMAL one is no trouble: it was rolled back, the log
+         * goes on while it has room (must_wait), operations that only free something are let in (reserve), and wants_checkpoint says when
+         * trying again makes sense. After any other error: RESCUE. */
+        errint_t (*checkpoint_run)(struct store *s);
         errint_t (*set_promised)(struct store *s, uint64_t promised); /* durable at return, at every level */
         errint_t (*set_adopted)(struct store *s, uint64_t epoch);     /* a record behind the operations; durable at return, they with it */
         errint_t (*set_cluster_id)(struct store *s, const uint8_t id[CLUSTER_ID_SIZE]);
