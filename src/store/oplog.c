@@ -129,8 +129,8 @@ errint_t oplog_append(struct oplog *l, struct oplog_record *r) {
         if (l->error < 0)
                 return l->error;
         struct oplog_walk w = l->pending.walk;
-        if (!op && w.has_seq)
-                r->pos.seq = w.last.seq;
+        if (!op)
+                r->pos.seq = w.has_seq ? w.last.seq : MAX_OF(r->pos.seq, l->pending.seq);
         if (l->restart) {
                 oplog_encode_restart(&w, l->life, &l->front);
                 restart = OPLOG_FRAME_MAX + l->front.len;

@@ -32,7 +32,7 @@ struct oplog_extent {
 #define OPLOG_EXTENTS_MAX 1024u
 struct oplog_record {
         enum oplog_kind kind;
-        struct position pos;   /* of ADOPTED and PROMISED: epoch is the value, seq that of the last operation before it in this half (append sets it, if there is one) */
+        struct position pos;   /* of ADOPTED and PROMISED: epoch is the value, seq that of the last operation before it (set by append) */
         const void *head;
         size_t head_len;
         enum content_form form; /* of the payload */
@@ -60,7 +60,7 @@ struct oplog_config {
         struct disk *disk;
         struct metrics *metrics; /* may be NULL */
 };
-/* Opens the file; when `create`, makes it and fills it with zeros (durably, its name too); one that is there already is taken over if it is
+/* Opens the file, and flushes what an earlier process left in the page cache; when `create`, makes it and fills it with zeros (durably, its name too); one that is there already is taken over if it is
  * an interrupted creation (only zeros), else -EEXIST. -ENOENT; -EBADMSG: size differs or no such header; -EXDEV: the log of another
  * database; -EINVAL: size, method or padding that cannot work. O_DIRECT that the filesystem refuses falls back with one log line. */
 errint_t oplog_open(const struct oplog_config *config, bool create, struct oplog **ret);

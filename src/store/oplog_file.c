@@ -205,6 +205,8 @@ errint_t oplog_open(const struct oplog_config *config, bool create, struct oplog
                         l->writer = w.file;
                         l->direct = w.direct;
                         l->unit = w.unit;
+                        /* What a killed daemon wrote may be in the page cache only; what replay is about to give must stay. */
+                        r = create ? 0 : disk_sync(l->writer, SYNC_FDATASYNC);
                 }
         }
         if (r < 0) {

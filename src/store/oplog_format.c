@@ -249,3 +249,9 @@ uint64_t oplog_next_place(uint64_t end, uint64_t at) {
         uint64_t last = (end + OPLOG_PAGE - 1) / OPLOG_PAGE * OPLOG_PAGE, next = (at / OPLOG_SECTOR + 1) * OPLOG_SECTOR;
         return next > last ? UINT64_MAX : next;
 }
+
+uint64_t oplog_record_room(size_t head_len, size_t payload_len, size_t n_extents) {
+        /* A restart before it; frame, tag, low, absolute position, lengths, CRC and count of extents. */
+        uint64_t restart = OPLOG_FRAME_MAX + 11, front = OPLOG_FRAME_MAX + 3 + 20 + 20 + 4 + 10;
+        return restart + front + head_len + (n_extents ? 0 : payload_len) + (uint64_t)n_extents * 15;
+}

@@ -297,6 +297,8 @@ static errint_t sim_pwritev(struct disk_file *file, const struct iovec *iov, int
                         return -EINVAL;
                 n += iov[i].iov_len;
         }
+        if (d->watch)
+                d->watch(d->watch_ctx, f->path, offset, n, f->flags & DISK_DIRECT);
         uint64_t take = n;
         errint_t r = fault_check(d, SIMDISK_WRITE, f->path);
         if (r < 0) { /* nothing, some leading sectors, or all of it */

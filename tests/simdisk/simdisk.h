@@ -97,3 +97,6 @@ errint_t simdisk_file_size(const struct simdisk *d, const char *path, uint64_t *
 errint_t simdisk_peek(const struct simdisk *d, const char *path, uint64_t offset, void *buf, size_t n);    /* -ERANGE: beyond the end */
 errint_t simdisk_poke(struct simdisk *d, const char *path, uint64_t offset, const void *p, size_t n);      /* damage: on the medium at once */
 uint64_t simdisk_bytes_written(const struct simdisk *d, const char *path_part); /* through write calls, to files whose path contains it */
+/* Called for every write before it is done, under the disk's lock: no calls of this disk in it. NULL: none. */
+typedef void (*simdisk_watch_fn)(void *ctx, const char *path, uint64_t offset, uint64_t n, bool direct);
+void simdisk_watch(struct simdisk *d, simdisk_watch_fn fn, void *ctx);

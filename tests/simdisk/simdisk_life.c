@@ -240,3 +240,9 @@ uint64_t simdisk_bytes_written(const struct simdisk *d, const char *path_part) {
         }
         return n;
 }
+
+void simdisk_watch(struct simdisk *d, simdisk_watch_fn fn, void *ctx) {
+        LOCKED(m, d);
+        m->watch = fn;
+        m->watch_ctx = ctx;
+}

@@ -103,6 +103,8 @@ struct simdisk {
         struct simdisk_fault fault;
         char *fault_path;
         uint64_t fault_seen, fault_hits;
+        simdisk_watch_fn watch;
+        void *watch_ctx;
 };
 
 static inline struct simdisk *lock_of(const struct simdisk *d) {
