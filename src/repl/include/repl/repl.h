@@ -70,7 +70,8 @@ struct repl_event {
                 struct { struct repl_member sender; const void *data; size_t len; } deliver;
                 struct { struct repl_ring ring; const struct repl_member *members; size_t n; } view;
                 struct { struct repl_ring ring; bool quorate; const uint32_t *nodes; size_t n_nodes; uint32_t expected_votes, total_votes; bool weak;
-                         uint32_t node_votes /* this node's own; 0: 1 */, quorum_votes /* needed; 0: half of expected, rounded down, and 1 */; } quorum;
+                         uint32_t node_votes /* this node's own; 0: 1 */, quorum_votes /* needed; 0: half of expected, rounded down, and 1 */,
+                                  device_votes /* of a quorum device, counted in total_votes now */; } quorum;
                 struct { enum repl_request_kind kind; uint64_t token; /* the driver's, comes back in the reply */
                          const void *head; size_t head_len; struct op_payload payload; } request; /* head: encoded by op_encode_head; its origin is filled in by repl_origin */
                 struct { uint64_t token; } withdraw;

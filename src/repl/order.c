@@ -1,0 +1,278 @@
+/* order.c: operations in the order in which they are delivered: pieces put together, positions counted, applied by those who hold the
+ * state, kept for later by a newcomer. One operation is applied per step. */
+#include "machine.h"
+
+#include <inttypes.h>
+
+/* --- operations as they travel */
+static struct opbuf *opbuf_alloc(size_t len) {
+        struct opbuf *b = xmalloc(sizeof(*b) + len);
+        *b = (struct opbuf){.refs = 1, .len = len};
+        return b;
+}
+
+static size_t put_varint(uint8_t *at, uint64_t v) {
+        size_t n = 0;
+        for (; v >= 0x80; v >>= 7)
+                at[n++] = (uint8_t)(v | 0x80);
+        at[n++] = (uint8_t)v;
+        return n;
+}
+
+struct opbuf *opbuf_new(const void *head, size_t head_len, const void *payload, size_t payload_len) {
+        uint8_t before[10], between[10];
+        size_t n_before = put_varint(before, head_len), n_between = put_varint(between, payload_len);
+        struct opbuf *b = opbuf_alloc(n_before + head_len + n_between + payload_len);
+        b->head_at = n_before;
+        b->head_len = head_len;
+        b->payload_at = n_before + head_len + n_between;
+        b->payload_len = payload_len;
+        memcpy(b->bytes, before, n_before);
+        memcpy(b->bytes + b->head_at, head, head_len);
+        memcpy(b->bytes + b->head_at + head_len, between, n_between);
+        if (payload_len > 0)
+                memcpy(b->bytes + b->payload_at, payload, payload_len);
+        return b;
+}
+
+struct opbuf *opbuf_ref(struct opbuf *b) {
+        if (b)
+                b->refs++;
+        return b;
+}
+
+void opbuf_unref(struct opbuf *b) {
+        if (b && --b->refs == 0)
+                free(b);
+}
+
+/* --- one operation that was delivered */
+static void conclude(struct repl *r, const struct op *op, struct opbuf *b, const struct op_result *result, struct request *q) {
+        bool changed = r->changes.n > 0;
+        struct repl_effect *e = repl_effect(r, EFFECT_COMMIT);
+        e->commit.pos = r->state->pos;
+        e->commit.op = op;
+        e->commit.head = b->bytes + b->head_at;
+        e->commit.head_len = b->head_len;
+        e->commit.changes = &r->changes;
+        e->commit.result = *result;
+        e->commit.local = q != NULL;
+        e->commit.token = q ? q->token : 0;
+        if (changed) {
+                struct repl_effect commit = *e;
+                *repl_effect(r, EFFECT_INVALIDATE) = commit;
+                r->effects[r->n_effects - 1].kind = EFFECT_INVALIDATE;
+        }
+        stable_push(r, b, changed, state_digest(r->state));
+        if (q)
+                request_applied(r, q, result);
+        stable_update(r);
+}
+
+/* The broken machine that sends again without looking up applies what it knows once more. */
+static errint_t apply_again(struct repl *r, uint64_t epoch, const struct op *op, const struct opbuf *b, struct op_result *ret) {
+        struct op_result known;
+        if (op->origin.incarnation == 0 || sessions_find(r->state->sessions, op->origin.node, op->origin.incarnation, op->origin.number, &known) == SESSION_NEW)
+                return state_apply(r->state, epoch, op, b->bytes + b->head_at, b->head_len, &r->changes, ret);
+        errint_t err = tree_apply(r->state->tree, op, r->state->pos.seq + 1, &r->changes, ret);
+        if (err < 0)
+                return err;
+        r->state->pos = (struct position){.epoch = epoch, .seq = r->state->pos.seq + 1};
+        r->state->history = state_history_next(r->state->history, epoch, b->bytes + b->head_at, b->head_len, &op->payload);
+        return 0;
+}
+
+/* Applies the operation in b at the next position. q: our own request, or NULL. */
+static void apply_one(struct repl *r, struct opbuf *b, uint64_t epoch, struct request *q) {
+        struct op *op = repl_scrap(r, sizeof(*op));
+        void *scratch = NULL;
+        errint_t err = op_decode(b->bytes + b->head_at, b->head_len, b->bytes + b->payload_at, b->payload_len, op, &scratch);
+        repl_free_later(r, scratch);
+        repl_hold(r, opbuf_ref(b));
+        struct op_result result = {0};
+        if (err == 0)
+                err = repl_variant(VARIANT_RESEND_BLIND) ? apply_again(r, epoch, op, b, &result)
+                                                         : state_apply(r->state, epoch, op, b->bytes + b->head_at, b->head_len, &r->changes, &result);
+        if (err < 0) { /* others may have been able to: this node cannot follow them any more */
+                repl_log(r, 3, "operation at %" PRIu64 " cannot be applied: %s", r->state->pos.seq + 1, err == -ENOMEM ? "out of memory" : "not an operation");
+                repl_fail(r, "an operation could not be applied");
+                return;
+        }
+        conclude(r, op, b, &result, q);
+}
+
+void order_apply(struct repl *r, const struct wire_op *op, struct opbuf *kept, uint64_t epoch, bool own) {
+        struct request *q = NULL;
+        CLEANUP(opbuf_unrefp) struct opbuf *b = opbuf_ref(kept);
+        if (own) {
+                q = request_delivered(r, op);
+                if (!q) {
+                        repl_fail(r, "an operation came back to this node that it did not send");
+                        return;
+                }
+                opbuf_unref(b);
+                b = opbuf_ref(q->op); /* the very bytes: no copy of what was delivered */
+        }
+        if (!b)
+                b = opbuf_new(op->head, op->head_len, op->payload, op->payload_len);
+        apply_one(r, b, epoch, q);
+}
+
+/* --- a newcomer keeps what is delivered while it catches up; bounded: what no longer fits comes from the donor's log */
+static void late_push(struct repl *r, const struct wire_op *op, struct opbuf *kept) {
+        if (r->late_n == r->late_cap) {
+                r->late_cap = r->late_cap ? 2 * r->late_cap : 64;
+                r->late = xrealloc(r->late, r->late_cap * sizeof(*r->late));
+        }
+        struct opbuf *b = kept ? opbuf_ref(kept) : opbuf_new(op->head, op->head_len, op->payload, op->payload_len);
+        r->late[r->late_n++] = (struct late_op){.seq = r->delivered_seq, .op = b};
+        r->late_bytes += b->len;
+        size_t drop = 0;
+        while (r->late_bytes > REPL_LATE_BUFFER && drop < r->late_n) {
+                r->late_bytes -= r->late[drop].op->len;
+                opbuf_unref(r->late[drop++].op);
+        }
+        if (drop > 0) {
+                r->late_n -= drop;
+                memmove(r->late, r->late + drop, r->late_n * sizeof(*r->late));
+        }
+}
+
+void order_drop_late(struct repl *r) {
+        for (size_t i = 0; i < r->late_n; i++)
+                opbuf_unref(r->late[i].op);
+        r->late_n = 0;
+        r->late_bytes = 0;
+}
+
+static void deliver_op(struct repl *r, size_t from, const struct wire_op *op, struct opbuf *kept) {
+        r->delivered_seq++;
+        if (repl_applies(r)) {
+                PRE(r->state->pos.seq + 1 == r->delivered_seq || repl_variant(VARIANT_OLD_EPOCH) || repl_variant(VARIANT_ADOPT_BEFORE_CAUGHT_UP) ||
+                    repl_variant(VARIANT_EXPEL_WITHOUT_ROUND));
+                order_apply(r, op, kept, r->choice.epoch, from == r->self);
+        } else if (repl_phase(r) == PHASE_CATCHUP) {
+                late_push(r, op, kept);
+        }
+}
+
+/* --- messages */
+static bool of_epoch(const struct repl *r, uint64_t epoch, size_t from) {
+        if (repl_variant(VARIANT_OLD_EPOCH))
+                return r->epoch_active;
+        return r->epoch_active && epoch == r->choice.epoch && r->members[from].synced;
+}
+
+void order_traffic(struct repl *r, size_t from, const struct wire_header *h, const void *body, size_t len) {
+        struct wire_traffic t;
+        struct dec d;
+        (void)h;
+        dec_init(&d, body, len);
+        if (wire_traffic_decode(&d, &t) < 0 || !of_epoch(r, t.epoch, from))
+                return;
+        if (t.flags & TRAFFIC_ACK)
+                stable_ack(r, from, &t);
+        if (t.flags & TRAFFIC_BARRIER && repl_in_s(r) && !repl_variant(VARIANT_FSYNC_ORIGIN))
+                stable_barrier(r, t.barrier);
+        if (dec_left(&d) == 0)
+                return;
+        r->work = d;
+        r->work_member = from;
+        r->work_traffic = true;
+        order_more(r);
+}
+
+void order_more(struct repl *r) {
+        if (r->work_traffic) {
+                struct wire_op op;
+                if (wire_op_decode(&r->work, &op)) {
+                        deliver_op(r, r->work_member, &op, NULL);
+                } else {
+                        repl_log(r, 3, "node %u sent a list of operations that is none", r->members[r->work_member].id.node);
+                        r->work_traffic = false;
+                }
+                if (dec_left(&r->work) == 0)
+                        r->work_traffic = false;
+                return;
+        }
+        /* Behind a state that was taken over: what was delivered since. */
+        size_t i = 0;
+        while (i < r->late_n && r->late[i].seq <= r->state->pos.seq)
+                i++;
+        if (i < r->late_n) {
+                PRE(r->late[i].seq == r->state->pos.seq + 1);
+                apply_one(r, r->late[i].op, r->choice.epoch, NULL);
+        }
+        r->work_late = i + 1 < r->late_n && repl_phase(r) != PHASE_LEFT;
+        if (!r->work_late)
+                order_drop_late(r);
+}
+
+void order_reset_part(struct member *m) {
+        opbuf_unref(m->part);
+        m->part = NULL;
+        m->part_total = m->part_cap = 0;
+}
+
+/* Room grows with what has come, never with what was announced. */
+static void part_grow(struct member *m, size_t need) {
+        if (need <= m->part_cap)
+                return;
+        size_t cap = MIN_OF((size_t)m->part_total, MAX_OF(2 * need, (size_t)(256 * KIB)));
+        PRE(cap >= need && (!m->part || m->part->refs == 1));
+        struct opbuf *b = xrealloc(m->part, sizeof(*b) + cap);
+        if (!m->part)
+                *b = (struct opbuf){.refs = 1};
+        m->part = b;
+        m->part_cap = (uint32_t)cap;
+}
+
+static bool part_finish(struct opbuf *b, struct wire_op *op) {
+        struct dec d;
+        dec_init(&d, b->bytes, b->len);
+        if (!wire_op_decode(&d, op) || dec_left(&d) != 0)
+                return false;
+        b->head_at = (size_t)(op->head - b->bytes);
+        b->head_len = op->head_len;
+        b->payload_at = op->payload_len ? (size_t)(op->payload - b->bytes) : b->len;
+        b->payload_len = op->payload_len;
+        return true;
+}
+
+void order_part(struct repl *r, size_t from, const struct wire_header *h, const void *body, size_t len) {
+        struct member *m = &r->members[from];
+        struct wire_part p;
+        (void)h;
+        if (wire_part_decode(body, len, &p) < 0 || !of_epoch(r, p.epoch, from))
+                return;
+        expel_progress(r, from);
+        if (from == r->self) { /* we have the whole already: it counts when its last piece has come */
+                if (p.offset + p.len == p.total && r->next_apply && r->next_apply->op->len == p.total) {
+                        const struct opbuf *b = r->next_apply->op;
+                        struct wire_op own = {b->bytes + b->head_at, b->bytes + b->payload_at, b->head_len, b->payload_len};
+                        deliver_op(r, from, &own, NULL);
+                }
+                return;
+        }
+        size_t have = m->part ? m->part->len : 0;
+        if (p.offset == 0 && !repl_variant(VARIANT_MIXED_PARTS))
+                order_reset_part(m);
+        else if ((p.offset != have || p.total != m->part_total) && !repl_variant(VARIANT_MIXED_PARTS)) {
+                repl_log(r, 3, "node %u sent a piece that does not follow the one before", m->id.node);
+                order_reset_part(m);
+                return;
+        }
+        m->part_total = MAX_OF(p.total, (uint32_t)(repl_variant(VARIANT_MIXED_PARTS) ? p.offset + p.len : 0));
+        part_grow(m, (size_t)p.offset + p.len);
+        memcpy(m->part->bytes + p.offset, p.data, p.len);
+        m->part->len = (size_t)p.offset + p.len;
+        if (m->part->len < p.total)
+                return;
+        CLEANUP(opbuf_unrefp) struct opbuf *whole = steal_pointer(&m->part);
+        m->part_total = m->part_cap = 0;
+        struct wire_op op;
+        if (part_finish(whole, &op))
+                deliver_op(r, from, &op, whole);
+        else
+                repl_log(r, 3, "node %u sent pieces that are no operation", m->id.node);
+}

@@ -1,0 +1,10 @@
+/* main.c: runs all suites of the replication machine. */
+#include "suites.h"
+
+int main(void) {
+        SRunner *r = srunner_create(suite_alone());
+        srunner_run_all(r, CK_NORMAL);
+        int failed = srunner_ntests_failed(r);
+        srunner_free(r);
+        return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,6 @@
+/* suites.h: the suites of this program. */
+#pragma once
+
+#include <check.h>
+
+Suite *suite_alone(void);
