@@ -376,7 +376,7 @@ void engine_invalidated(struct engine *e, uint64_t seq) {
 }
 
 errint_t engine_writable(const struct engine *e) {
-        return atomic_load_explicit(&e->primary, memory_order_relaxed) && !atomic_load_explicit(&e->failed, memory_order_relaxed) ? 0 : -EROFS;
+        return atomic_load_explicit(&e->accepts, memory_order_relaxed) && !atomic_load_explicit(&e->failed, memory_order_relaxed) ? 0 : -EROFS;
 }
 
 /* --- the request layer's backend */
@@ -517,25 +517,15 @@ bool engine_quiesce(struct engine *e, uint64_t timeout_ms) {
         return atomic_load(&e->in_flight) == 0;
 }
 
-static void stopped_call(struct engine *e, void *ctx) {
-        (void)ctx;
-        engine_lock(e);
-        e->stopped = true;
-        (void)pthread_cond_broadcast(&e->quiet_cond);
-        engine_unlock(e);
-}
-
 static void stop_machine(struct engine *e) {
-        struct event *stop = event_new(EVENT_REPL, 0), *after = event_new(EVENT_CALL, 0);
+        struct event *stop = event_new(EVENT_REPL, 0);
         struct timespec until;
 
         stop->repl.kind = REPL_STOP;
-        after->call = stopped_call;
         engine_post(e, stop, false);
-        engine_post(e, after, false);
         mono_deadline(engine_now_ms(e) + ENGINE_STOP_MS, &until);
         engine_lock(e);
-        while (!e->stopped)
+        while (!e->left)
                 if (pthread_cond_timedwait(&e->quiet_cond, &e->lock, &until) == ETIMEDOUT)
                         break;
         engine_unlock(e);
@@ -544,7 +534,6 @@ static void stop_machine(struct engine *e) {
 errint_t engine_stop(struct engine *e) {
         PRE(e->started);
         stop_machine(e);
-        e->net->ops->leave(e->net);
         engine_lock(e);
         e->ending = true;
         e->store_ending = true;

@@ -105,10 +105,10 @@ static void effect_commit(struct engine *e, const struct repl_effect *f) {
         if (e->hooks.changed)
                 e->hooks.changed(e->hooks.ctx, f->commit.changes, f->commit.pos.seq, f->commit.local);
         atomic_store(&e->appended_seq, f->commit.pos.seq);
-        if (atomic_load(&e->failed) || e->troubled) /* a rescue takes the whole state home, this operation with it */
+        if (atomic_load(&e->failed))
                 return;
-        errint_t error = append(e, f);
-        if (error < 0)
+        errint_t error = append(e, f); /* in trouble too: the store keeps track of what a rescue has to bring home */
+        if (error < 0 && !atomic_load(&e->troubled))
                 store_trouble(e, error, "append to the log");
 }
 
@@ -128,13 +128,21 @@ static void effect_reply(struct engine *e, const struct repl_effect *f) {
 }
 
 static void effect_role(struct engine *e, const struct repl_effect *f) {
-        atomic_store(&e->primary, f->role.primary);
+        atomic_store(&e->accepts, f->role.primary || f->role.settling);
         if (f->role.primary)
                 log_info("primary: epoch %llu", (unsigned long long)f->role.epoch);
         else
-                log_notice("read-only: %s", f->role.reason);
+                log_notice("%s: %s", f->role.settling ? "waiting" : "read-only", f->role.reason);
         if (e->hooks.role)
                 e->hooks.role(e->hooks.ctx, f->role.primary, f->role.reason);
+}
+
+static void effect_leave(struct engine *e) {
+        e->net->ops->leave(e->net);
+        engine_lock(e);
+        e->left = true;
+        (void)pthread_cond_broadcast(&e->quiet_cond);
+        engine_unlock(e);
 }
 
 static void effect_conflict(struct engine *e, const struct repl_effect *f) {
@@ -179,7 +187,7 @@ static void effect_run(struct engine *e, const struct repl_effect *f) {
                 effect_conflict(e, f);
                 break;
         case EFFECT_LEAVE:
-                e->net->ops->leave(e->net);
+                effect_leave(e);
                 break;
         case EFFECT_FATAL:
                 log_error("%s", f->text.text);

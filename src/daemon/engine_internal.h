@@ -1,5 +1,6 @@
 /* engine_internal.h: what the engine's files share. engine.c: queue, monitor, requests. engine_effects.c: carrying out effects.
- * engine_store.c: the store's thread, checkpoints, trouble. engine_timer.c: the engine's own thread. */
+ * engine_store.c: the store's thread, barriers, checkpoints, trouble. engine_jobs.c: what the store does while nothing is stepped.
+ * engine_timer.c: the engine's own thread. */
 #pragma once
 
 #include "daemon/engine.h"
@@ -11,6 +12,7 @@
 #define ENGINE_BUDGET 256u        /* steps of a borrowed thread before it hands over */
 #define ENGINE_JOB_TRIES 3u       /* of an exclusive job, with a rescue between */
 #define ENGINE_SETTLE_EVERY 64u   /* steps between write-outs while the queue does not run empty */
+#define ENGINE_RETRY_MS 1000u     /* between checkpoints on a full disk */
 #define ENGINE_STOP_MS 10000u     /* for a stuck store, before stop goes on without it */
 
 struct request {
@@ -82,11 +84,12 @@ struct engine {
         bool running;  /* somebody is the runner */
         bool stalled;  /* written by the runner alone: only urgent events pass */
         bool handover; /* the engine's thread should become the runner */
-        bool ending, store_ending, stopped;
+        bool ending, store_ending, left; /* left: the machine has finished */
         struct event_queue urgent, queue;
         uint64_t pending_written, pending_flushed, pending_invalidated; /* 0: none; coalesced events */
         uint64_t timer_at[ENGINE_TIMERS], tick_at;                      /* 0: not armed */
-        bool want_write_out, want_barrier, troubled;
+        bool want_write_out, want_barrier;
+        uint64_t retry_at; /* a checkpoint that found the disk full, with both halves full; 0: none */
         struct store_job *jobs, **jobs_tail;
         uint64_t dirty_since_ms; /* 0: all is on the medium, or the level does not ask for it */
         uint64_t flushed_seq;    /* known to be on the medium */
@@ -117,7 +120,8 @@ struct engine {
         unsigned since_settle;
 
         _Atomic uint64_t next_token, in_flight;
-        _Atomic bool primary, failed;
+        _Atomic bool accepts; /* primary, or about to be: requests are taken */
+        _Atomic bool troubled, failed; /* of the store */
 };
 
 static inline uint64_t engine_now_ms(const struct engine *e) { return env_monotonic_ns(e->config.env) / 1000000u; }
@@ -140,14 +144,25 @@ void effects_resend(struct engine *e, void *ctx);
 void effects_drop_unsent(struct engine *e);
 /* engine_store.c */
 void *store_thread_main(void *arg);
-void store_settle(struct engine *e);      /* runner: write out, barriers, checkpoints that are due */
-void store_check_stall(struct engine *e); /* runner: both halves full? */
+void store_settle(struct engine *e);                                    /* runner: write out, barriers, checkpoints that are due */
+void store_check_stall(struct engine *e);                               /* runner: trouble to end, both halves full? */
 void store_trouble(struct engine *e, errint_t error, const char *what); /* runner */
+void store_failed(struct engine *e, errint_t error);                    /* runner */
 void store_want_barrier(struct engine *e, uint64_t seq);                /* runner */
+void store_write_out(struct engine *e);                                 /* runner */
+void store_mark_written(struct engine *e, uint64_t seq);                /* lock held */
+void store_mark_flushed(struct engine *e, uint64_t seq);                /* lock held */
+void store_update_stall(struct engine *e);                              /* runner */
+void store_job_start(struct engine *e, struct store_job *job);          /* runner */
+void store_retry(struct engine *e);                                     /* the engine's thread: retry_at is over */
+struct waiter *waiter_new(void (*done)(void *ctx, errint_t error), void *ctx);
+void engine_post_queued_call(struct engine *e, void (*call)(struct engine *e, void *ctx), void *ctx);
+void waiters_done(struct waiter *w, errint_t error);
+errint_t store_finish(struct engine *e); /* after the threads have ended: the clean stop */
+/* engine_jobs.c: all as the runner */
 void store_persist(struct engine *e, const struct repl_effect *f);
 void store_replace(struct engine *e, const struct repl_effect *f);
 void store_read_log(struct engine *e, uint64_t tag, uint64_t from_seq, uint64_t to_seq);
-errint_t store_finish(struct engine *e); /* after the threads have ended: the clean stop */
 /* engine_timer.c */
 void *engine_thread_main(void *arg);
 void timer_arm(struct engine *e, unsigned id, uint64_t at_ms);

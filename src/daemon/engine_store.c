@@ -12,21 +12,21 @@
 #include <stdio.h>
 #include <string.h>
 
-static void update_stall(struct engine *e) {
+void store_update_stall(struct engine *e) {
         engine_lock(e);
-        e->stalled = e->troubled || e->exclusive > 0 || e->full;
+        e->stalled = atomic_load(&e->troubled) || e->exclusive > 0 || e->full;
         engine_unlock(e);
 }
 
 /* --- what is known to be written and flushed; lock held */
 
-static void mark_flushed(struct engine *e, uint64_t seq) {
+void store_mark_flushed(struct engine *e, uint64_t seq) {
         e->flushed_seq = MAX_OF(e->flushed_seq, seq);
         e->pending_flushed = MAX_OF(e->pending_flushed, seq);
         e->dirty_since_ms = seq < atomic_load(&e->written_seq) && e->level == LEVEL_FILESYSTEM ? engine_now_ms(e) : 0;
 }
 
-static void mark_written(struct engine *e, uint64_t seq) {
+void store_mark_written(struct engine *e, uint64_t seq) {
         if (seq > atomic_load(&e->written_seq))
                 atomic_store(&e->written_seq, seq);
         e->pending_written = MAX_OF(e->pending_written, seq);
@@ -43,13 +43,13 @@ static void job_call(struct engine *e, void *ctx) {
         if (job->exclusive)
                 e->exclusive--;
         job->done(e, job, job->error);
-        update_stall(e);
+        store_update_stall(e);
 }
 
-static void job_start(struct engine *e, struct store_job *job) {
+void store_job_start(struct engine *e, struct store_job *job) {
         if (job->exclusive) {
                 e->exclusive++;
-                update_stall(e);
+                store_update_stall(e);
         }
         engine_lock(e);
         job->next = NULL;
@@ -59,7 +59,7 @@ static void job_start(struct engine *e, struct store_job *job) {
         engine_unlock(e);
 }
 
-static void waiters_done(struct waiter *w, errint_t error) {
+void waiters_done(struct waiter *w, errint_t error) {
         while (w) {
                 struct waiter *next = w->next;
                 w->done(w->ctx, error);
@@ -70,19 +70,20 @@ static void waiters_done(struct waiter *w, errint_t error) {
 
 /* --- failing for good */
 
-static void store_failed(struct engine *e, errint_t error) {
+void store_failed(struct engine *e, errint_t error) {
         struct store *store = e->config.store;
         const char *why = store->ops->fail(store);
         struct event *ev;
 
         engine_lock(e);
         (void)snprintf(e->store_reason, sizeof(e->store_reason), "%s", why ? why : strerror(-error));
-        e->troubled = false;
+        atomic_store(&e->troubled, false);
         e->dirty_since_ms = 0;
+        e->retry_at = 0;
         engine_unlock(e);
         atomic_store(&e->failed, true);
         e->full = false;
-        update_stall(e);
+        store_update_stall(e);
         log_error("store failed, the mount is read-only now: %s; free space or repair the disk, then restart coteried", e->store_reason);
         while (e->retry) {
                 struct store_job *job = e->retry;
@@ -106,15 +107,22 @@ static errint_t checkpoint_job_run(struct engine *e, struct store_job *job) {
 }
 
 static void rescue_over(struct engine *e) {
-        engine_lock(e);
-        e->troubled = false;
-        engine_unlock(e);
+        atomic_store(&e->troubled, false);
         log_notice("store: written again elsewhere; work goes on");
         while (e->retry) {
                 struct store_job *job = e->retry;
                 e->retry = job->next;
-                job_start(e, job);
+                store_job_start(e, job);
         }
+}
+
+/* Rolled back for want of room. The log goes on while it can; after that only time helps. */
+static void disk_full(struct engine *e) {
+        log_error("store: no room on the disk for a checkpoint; free some, work goes on by itself then");
+        engine_lock(e);
+        e->retry_at = engine_now_ms(e) + ENGINE_RETRY_MS;
+        (void)pthread_cond_signal(&e->engine_cond);
+        engine_unlock(e);
 }
 
 static void checkpoint_job_done(struct engine *e, struct store_job *job, errint_t error) {
@@ -122,8 +130,8 @@ static void checkpoint_job_done(struct engine *e, struct store_job *job, errint_
         if (error == 0) {
                 e->checkpoint_seq = job->seq;
                 engine_lock(e);
-                mark_written(e, job->seq);
-                mark_flushed(e, job->seq);
+                store_mark_written(e, job->seq);
+                store_mark_flushed(e, job->seq);
                 engine_unlock(e);
                 if (job->kind == CHECKPOINT_RESCUE)
                         rescue_over(e);
@@ -131,11 +139,11 @@ static void checkpoint_job_done(struct engine *e, struct store_job *job, errint_
         waiters_done(job->waiters, error);
         if (error < 0 && job->kind == CHECKPOINT_RESCUE)
                 store_failed(e, error);
+        else if (error == -ENOSPC)
+                disk_full(e);
         else if (error < 0)
                 store_trouble(e, error, "checkpoint");
-        else if (e->troubled)
-                checkpoint_start(e, CHECKPOINT_RESCUE); /* trouble came while this one ran */
-        else if (e->checkpoint_waiters)
+        else if (e->checkpoint_waiters && !atomic_load(&e->troubled))
                 checkpoint_start(e, CHECKPOINT_NORMAL);
         free(job);
 }
@@ -157,41 +165,54 @@ static void checkpoint_start(struct engine *e, enum store_checkpoint_kind kind) 
         if (error < 0)
                 checkpoint_job_done(e, job, error);
         else
-                job_start(e, job);
+                store_job_start(e, job);
 }
 
 void store_trouble(struct engine *e, errint_t error, const char *what) {
         if (atomic_load(&e->failed))
                 return;
-        engine_lock(e);
-        e->troubled = true;
-        engine_unlock(e);
-        update_stall(e);
+        atomic_store(&e->troubled, true);
+        store_update_stall(e);
         metric_add(e->config.metrics, METRIC_STORE_ERRORS, 1);
         log_error("store: %s failed: %s", what, strerror(-error));
-        if (!e->checkpoint_running) /* else its end starts the rescue */
-                checkpoint_start(e, CHECKPOINT_RESCUE);
 }
 
+/* Between steps, so that a rescue captures all that the store was given. */
 void store_check_stall(struct engine *e) {
         struct store *store = e->config.store;
-        bool full = !atomic_load_explicit(&e->failed, memory_order_relaxed) && store->ops->must_wait(store);
 
+        if (atomic_load_explicit(&e->failed, memory_order_relaxed))
+                return;
+        if (atomic_load_explicit(&e->troubled, memory_order_relaxed) && !e->checkpoint_running) {
+                checkpoint_start(e, CHECKPOINT_RESCUE);
+                return;
+        }
+        bool full = store->ops->must_wait(store);
         if (full == e->full)
                 return;
         e->full = full;
-        update_stall(e);
-        if (full && !e->checkpoint_running && !e->troubled)
+        store_update_stall(e);
+        if (full && !e->checkpoint_running)
                 checkpoint_start(e, CHECKPOINT_NORMAL);
 }
 
+static void retry_call(struct engine *e, void *ctx) {
+        struct store *store = e->config.store;
+
+        (void)ctx;
+        if (!e->checkpoint_running && !atomic_load(&e->failed) && (e->full || store->ops->wants_checkpoint(store)))
+                checkpoint_start(e, CHECKPOINT_NORMAL);
+}
+
+void store_retry(struct engine *e) { engine_post_call(e, retry_call, NULL); }
+
 /* --- writing out, barriers */
 
-static void write_out(struct engine *e) {
+void store_write_out(struct engine *e) {
         struct store *store = e->config.store;
         uint64_t seq = 0, appended = atomic_load(&e->appended_seq);
 
-        if (e->troubled || atomic_load(&e->failed) || appended == atomic_load(&e->written_seq))
+        if (atomic_load(&e->troubled) || atomic_load(&e->failed) || appended == atomic_load(&e->written_seq))
                 return;
         if (e->level == LEVEL_FILE) { /* level: changed by the runner alone */
                 if (e->asked_seq == appended)
@@ -209,7 +230,7 @@ static void write_out(struct engine *e) {
                 return;
         }
         engine_lock(e);
-        mark_written(e, seq);
+        store_mark_written(e, seq);
         engine_unlock(e);
 }
 
@@ -221,7 +242,7 @@ static void ask_barrier(struct engine *e) {
 }
 
 void store_want_barrier(struct engine *e, uint64_t seq) {
-        write_out(e);
+        store_write_out(e);
         engine_lock(e);
         bool known = e->flushed_seq >= seq;
         if (known)
@@ -234,8 +255,8 @@ void store_want_barrier(struct engine *e, uint64_t seq) {
 void store_settle(struct engine *e) {
         struct store *store = e->config.store;
 
-        write_out(e);
-        if (e->troubled || atomic_load_explicit(&e->failed, memory_order_relaxed))
+        store_write_out(e);
+        if (atomic_load_explicit(&e->troubled, memory_order_relaxed) || atomic_load_explicit(&e->failed, memory_order_relaxed))
                 return;
         if (e->level == LEVEL_FILESYSTEM && store->ops->wants_barrier(store))
                 ask_barrier(e);
@@ -263,7 +284,7 @@ static void thread_trouble(struct engine *e, errint_t error, const char *what) {
         struct thread_trouble *t = NEW(struct thread_trouble);
 
         *t = (struct thread_trouble){.error = error, .what = what};
-        e->troubled = true; /* keeps this thread still until the runner knows */
+        atomic_store(&e->troubled, true); /* keeps this thread still until the runner knows */
         engine_unlock(e);
         engine_post_call(e, trouble_call, t);
         engine_lock(e);
@@ -281,9 +302,9 @@ static void thread_write_out(struct engine *e) {
                 thread_trouble(e, error, "writing the log");
                 return;
         }
-        mark_written(e, seq);
+        store_mark_written(e, seq);
         if (e->level == LEVEL_FILE)
-                mark_flushed(e, seq);
+                store_mark_flushed(e, seq);
 }
 
 static void thread_barrier(struct engine *e) {
@@ -298,7 +319,7 @@ static void thread_barrier(struct engine *e) {
         if (error < 0)
                 thread_trouble(e, error, "flushing the log");
         else
-                mark_flushed(e, seq);
+                store_mark_flushed(e, seq);
 }
 
 static void thread_job(struct engine *e) {
@@ -315,7 +336,7 @@ static void thread_job(struct engine *e) {
 static bool interval_over(const struct engine *e) { return e->dirty_since_ms != 0 && engine_now_ms(e) >= e->dirty_since_ms + e->commit_interval_ms; }
 
 static bool thread_work(struct engine *e) {
-        bool may_write = !e->troubled && !atomic_load(&e->failed);
+        bool may_write = !atomic_load(&e->troubled) && !atomic_load(&e->failed);
 
         if (may_write && e->want_write_out)
                 thread_write_out(e);
@@ -343,7 +364,7 @@ void *store_thread_main(void *arg) {
                 }
                 if (e->store_ending)
                         break;
-                if (e->dirty_since_ms == 0 || e->troubled || atomic_load(&e->failed)) {
+                if (e->dirty_since_ms == 0 || atomic_load(&e->troubled) || atomic_load(&e->failed)) {
                         (void)pthread_cond_wait(&e->store_cond, &e->lock);
                 } else {
                         uint64_t at = e->dirty_since_ms + e->commit_interval_ms;
@@ -355,194 +376,18 @@ void *store_thread_main(void *arg) {
         return NULL;
 }
 
-/* --- exclusive jobs: nothing is appended meanwhile */
-
-/* A failed job is done again after the rescue: the machine waits for its answer. */
-static bool retry_later(struct engine *e, struct store_job *job, errint_t error, const char *what) {
-        if (error == 0)
-                return false;
-        if (atomic_load(&e->failed)) {
-                waiters_done(job->waiters, error);
-                free(job);
-                return true;
-        }
-        job->next = e->retry;
-        e->retry = job;
-        if (++job->tries < ENGINE_JOB_TRIES)
-                store_trouble(e, error, what);
-        else
-                store_failed(e, error); /* a rescue works, this never does */
-        return true;
-}
-
-static errint_t persist_run(struct engine *e, struct store_job *job) {
-        struct store *store = e->config.store;
-        errint_t error = job->has_cluster_id ? store->ops->set_cluster_id(store, job->cluster_id) : 0;
-        if (error == 0 && job->promised)
-                error = store->ops->set_promised(store, job->promised);
-        return error == 0 && job->adopted ? store->ops->set_adopted(store, job->adopted) : error;
-}
-
-static void post_persisted(struct engine *e, uint64_t promised, uint64_t adopted) {
-        struct event *ev = event_new(EVENT_REPL, 0);
-        ev->repl.kind = REPL_PERSISTED;
-        ev->repl.persisted.promised = promised;
-        ev->repl.persisted.adopted = adopted;
-        engine_post(e, ev, false);
-}
-
-static void persist_done(struct engine *e, struct store_job *job, errint_t error) {
-        if (retry_later(e, job, error, "recording the epoch"))
-                return;
-        if (job->adopted) { /* a record behind the operations, flushed with them */
-                engine_lock(e);
-                mark_written(e, atomic_load(&e->appended_seq));
-                mark_flushed(e, atomic_load(&e->appended_seq));
-                engine_unlock(e);
-        }
-        post_persisted(e, job->promised, job->adopted);
-        free(job);
-}
-
-static void exclusive_start(struct engine *e, struct store_job *job) {
-        write_out(e);
-        job->exclusive = true;
-        job_start(e, job);
-}
-
-void store_persist(struct engine *e, const struct repl_effect *f) {
-        struct store_job *job = NEW(struct store_job);
-        *job = (struct store_job){.run = persist_run, .done = persist_done, .promised = f->persist.promised, .adopted = f->persist.adopted};
-        if (f->persist.cluster_id) {
-                job->has_cluster_id = true;
-                memcpy(job->cluster_id, f->persist.cluster_id, sizeof(job->cluster_id));
-        }
-        exclusive_start(e, job);
-}
-
-static errint_t replace_run(struct engine *e, struct store_job *job) {
-        struct store *store = e->config.store;
-        const struct state *state = shared_state_read(e->config.state);
-
-        job->seq = state->pos.seq;
-        errint_t error = store->ops->replace(store, state, job->adopted);
-        shared_state_done_read(e->config.state);
-        return error;
-}
-
-/* The new history is on the disk and nobody's cache shows the old one. What is known of positions of the old one means nothing any more. */
-static void replace_over(struct engine *e) {
-        struct store_job *job = steal_pointer(&e->replacing);
-
-        e->checkpoint_seq = job->seq;
-        e->asked_seq = job->seq;
-        engine_lock(e);
-        e->pending_written = e->pending_flushed = e->pending_invalidated = 0;
-        e->flushed_seq = job->seq;
-        e->dirty_since_ms = 0;
-        atomic_store(&e->appended_seq, job->seq);
-        atomic_store(&e->written_seq, job->seq);
-        engine_unlock(e);
-        post_persisted(e, 0, job->adopted);
-        e->exclusive--;
-        update_stall(e);
-        free(job);
-}
-
-static void replace_done(struct engine *e, struct store_job *job, errint_t error) {
-        if (retry_later(e, job, error, "taking over another history"))
-                return;
-        e->exclusive++; /* until the caches are clear as well */
-        e->replacing = job;
-        if (e->all_cleared >= job->tag)
-                replace_over(e);
-}
-
-struct all_cleared {
-        struct engine *e;
-        uint64_t serial;
-};
-
-static void all_cleared_call(struct engine *e, void *ctx) {
-        struct all_cleared *all = ctx;
-
-        e->all_cleared = MAX_OF(e->all_cleared, all->serial);
-        free(all);
-        if (e->replacing && e->all_cleared >= e->replacing->tag)
-                replace_over(e);
-}
-
-void engine_all_invalidated(void *done_ctx) {
-        struct all_cleared *all = done_ctx;
-        engine_post_call(all->e, all_cleared_call, all);
-}
-
-static uint64_t invalidate_all(struct engine *e) {
-        struct all_cleared *all = NEW(struct all_cleared);
-        uint64_t serial = ++e->all_serial;
-
-        *all = (struct all_cleared){.e = e, .serial = serial};
-        if (e->hooks.invalidate_all)
-                e->hooks.invalidate_all(e->hooks.ctx, all);
-        else
-                engine_all_invalidated(all);
-        return serial;
-}
-
-void store_replace(struct engine *e, const struct repl_effect *f) {
-        struct store_job *job = NEW(struct store_job);
-
-        *job = (struct store_job){.run = replace_run, .done = replace_done, .adopted = f->replace.adopted, .tag = invalidate_all(e)};
-        exclusive_start(e, job);
-}
-
-static errint_t level_run(struct engine *e, struct store_job *job) {
-        struct store *store = e->config.store;
-        return store->ops->set_level(store, job->level.level, job->level.method, job->level.direct, job->level.padding);
-}
-
-static void level_done(struct engine *e, struct store_job *job, errint_t error) {
-        if (error == 0) {
-                engine_lock(e);
-                e->level = job->level.level;
-                mark_written(e, atomic_load(&e->appended_seq)); /* a change of level begins with a barrier */
-                mark_flushed(e, atomic_load(&e->appended_seq));
-                engine_unlock(e);
-        } else if (error != -EINVAL && error != -EOPNOTSUPP && !atomic_load(&e->failed)) {
-                store_trouble(e, error, "changing the sync level");
-        }
-        waiters_done(job->waiters, error);
-        free(job);
-}
-
-static void level_call(struct engine *e, void *ctx) {
-        struct store_job *job = ctx;
-        if (atomic_load(&e->failed)) {
-                waiters_done(job->waiters, -EROFS);
-                free(job);
-                return;
-        }
-        exclusive_start(e, job);
-}
-
-static struct waiter *waiter_new(void (*done)(void *ctx, errint_t error), void *ctx) {
+struct waiter *waiter_new(void (*done)(void *ctx, errint_t error), void *ctx) {
         struct waiter *w = NEW(struct waiter);
         w->done = done;
         w->ctx = ctx;
         return w;
 }
 
-static void post_queued_call(struct engine *e, void (*call)(struct engine *e, void *ctx), void *ctx) {
+void engine_post_queued_call(struct engine *e, void (*call)(struct engine *e, void *ctx), void *ctx) {
         struct event *ev = event_new(EVENT_CALL, 0);
         ev->call = call;
         ev->call_ctx = ctx;
         engine_post(e, ev, false);
-}
-
-void engine_set_level(struct engine *e, const struct engine_level *level, void (*done)(void *ctx, errint_t error), void *ctx) {
-        struct store_job *job = NEW(struct store_job);
-        *job = (struct store_job){.run = level_run, .done = level_done, .level = *level, .waiters = waiter_new(done, ctx)};
-        post_queued_call(e, level_call, job);
 }
 
 void engine_set_commit_interval(struct engine *e, uint64_t ms) {
@@ -565,65 +410,12 @@ static void checkpoint_call(struct engine *e, void *ctx) {
         }
         w->next = e->checkpoint_waiters;
         e->checkpoint_waiters = w;
-        write_out(e);
-        if (!e->checkpoint_running && !e->troubled)
+        store_write_out(e);
+        if (!e->checkpoint_running && !atomic_load(&e->troubled))
                 checkpoint_start(e, CHECKPOINT_NORMAL);
 }
 
-void engine_checkpoint(struct engine *e, void (*done)(void *ctx, errint_t error), void *ctx) { post_queued_call(e, checkpoint_call, waiter_new(done, ctx)); }
-
-/* --- the log, for members that catch up */
-
-struct log_reader {
-        struct engine *e;
-        struct store_job *job;
-};
-
-static struct event *log_part_event(const struct store_job *job, size_t extra) {
-        struct event *ev = event_new(EVENT_REPL, extra);
-        ev->repl.kind = REPL_LOG_PART;
-        ev->repl.log_part.tag = job->tag;
-        return ev;
-}
-
-static bool log_record(void *ctx, struct position pos, const void *head, size_t head_len, const void *payload, size_t payload_len) {
-        struct log_reader *r = ctx;
-        struct event *ev;
-
-        if (pos.seq > r->job->to_seq)
-                return false;
-        ev = log_part_event(r->job, head_len + payload_len);
-        memcpy(ev->data, head, head_len);
-        if (payload_len > 0)
-                memcpy(ev->data + head_len, payload, payload_len);
-        ev->repl.log_part.pos = pos;
-        ev->repl.log_part.head = ev->data;
-        ev->repl.log_part.head_len = head_len;
-        ev->repl.log_part.payload = ev->data + head_len;
-        ev->repl.log_part.payload_len = payload_len;
-        engine_post_async(r->e, ev, false);
-        return true;
-}
-
-static errint_t read_log_run(struct engine *e, struct store_job *job) {
-        struct store *store = e->config.store;
-        struct log_reader r = {.e = e, .job = job};
-        return store->ops->read_log(store, job->from_seq, log_record, &r);
-}
-
-static void read_log_done(struct engine *e, struct store_job *job, errint_t error) {
-        struct event *ev = log_part_event(job, 0);
-        ev->repl.log_part.end = true;
-        ev->repl.log_part.error = error;
-        engine_post(e, ev, false);
-        free(job);
-}
-
-void store_read_log(struct engine *e, uint64_t tag, uint64_t from_seq, uint64_t to_seq) {
-        struct store_job *job = NEW(struct store_job);
-        *job = (struct store_job){.run = read_log_run, .done = read_log_done, .tag = tag, .from_seq = from_seq, .to_seq = to_seq};
-        job_start(e, job);
-}
+void engine_checkpoint(struct engine *e, void (*done)(void *ctx, errint_t error), void *ctx) { engine_post_queued_call(e, checkpoint_call, waiter_new(done, ctx)); }
 
 /* --- the end: this thread is the only one left */
 

@@ -23,6 +23,8 @@ static unsigned take_due(struct engine *e, uint64_t now_ms) {
 
 static uint64_t next_deadline(const struct engine *e) {
         uint64_t at = e->tick_at;
+        if (e->retry_at != 0 && (at == 0 || e->retry_at < at))
+                at = e->retry_at;
         for (unsigned id = 0; id < ENGINE_TIMERS; id++)
                 if (e->timer_at[id] != 0 && (at == 0 || e->timer_at[id] < at))
                         at = e->timer_at[id];
@@ -45,6 +47,10 @@ static bool work_once(struct engine *e) {
                 engine_unlock(e);
                 if (e->hooks.tick)
                         e->hooks.tick(e->hooks.ctx, now);
+        } else if (e->retry_at != 0 && e->retry_at <= now) {
+                e->retry_at = 0;
+                engine_unlock(e);
+                store_retry(e);
         } else if (e->handover) {
                 e->handover = false;
                 engine_unlock(e);
