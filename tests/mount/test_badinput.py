@@ -1,0 +1,152 @@
+"""Wrong calls: one line that names the cause and the remedy, the right exit status, and nothing left behind."""
+import os
+import subprocess
+
+from harness import eq, test
+from syscalls import as_user
+
+
+def call(*argv, **kw):
+    return subprocess.run([str(a) for a in argv], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, **kw)
+
+
+def listing(directory):
+    return sorted(str(p.relative_to(directory)) for p in directory.rglob('*'))
+
+
+def refused(t, status, says, *argv, program='coteried', **kw):
+    before, mounts = listing(t.dir), open('/proc/mounts').read()
+    import daemon
+    done = call(daemon.BIN / program, *argv, **kw)
+    what = '%s %s' % (program, ' '.join(map(str, argv)))
+    eq(done.returncode, status, '%s: exit status (it said %r)' % (what, done.stderr))
+    eq(done.stderr.count('\n'), 1, '%s: lines of %r' % (what, done.stderr))
+    eq(done.stdout, '', '%s: standard output' % what)
+    for word in says:
+        if word not in done.stderr:
+            raise AssertionError('%s: %r does not say %r' % (what, done.stderr, word))
+    eq(listing(t.dir), before, '%s: files left behind' % what)
+    eq(open('/proc/mounts').read(), mounts, '%s: mounts left behind' % what)
+    t.note(done.stderr.strip())
+
+
+@test
+def usage(t):
+    mnt = t.dir / 'mnt'
+    mnt.mkdir()
+    db = t.dir / 'x.db'
+    run = ['--run-dir', t.dir / 'run']
+    refused(t, 2, ['mount point'], '--standalone', '--db', db, *run)
+    refused(t, 2, ['database'], '--standalone', *run, mnt)
+    refused(t, 2, ['sync_levl', 'sync_level'], '--standalone', '--db', db, *run, '-o', 'sync_levl=file', mnt)
+    refused(t, 2, ['--sync-levl'], '--standalone', '--db', db, *run, '--sync-levl', 'file', mnt)
+    refused(t, 2, ['always', 'none', 'filesystem', 'file'], '--standalone', '--db', db, *run, '--sync-level', 'always', mnt)
+    refused(t, 2, ['one mount point'], '--standalone', '--db', db, *run, mnt, mnt)
+    refused(t, 2, ['--db'], '--standalone', mnt, '--db')
+    refused(t, 2, ['12 parsecs'], '--standalone', '--db', db, *run, '-o', 'commit_interval=12 parsecs', mnt)
+    refused(t, 2, ['-q'], '--standalone', '--db', db, *run, '-q', mnt)
+
+
+@test
+def configuration_file(t):
+    mnt = t.dir / 'mnt'
+    mnt.mkdir()
+    conf = t.dir / 'c.conf'
+    for text, line, says in (('db = x\nsync_level = fil\n', 2, 'fil'), ('\n\nnonsense\n', 3, 'nonsense'), ('syncc_level = file\n', 1, 'sync_level')):
+        conf.write_text(text)
+        refused(t, 2, ['c.conf:%d' % line, says], '--standalone', '--config', conf, '--run-dir', t.dir / 'run', mnt)
+    conf.unlink()
+    refused(t, 2, ['c.conf', 'No such file'], '--standalone', '--config', t.dir / 'c.conf', mnt)
+
+
+@test
+def paths(t):
+    mnt = t.dir / 'mnt'
+    mnt.mkdir()
+    run = ['--run-dir', t.dir / 'run']
+    refused(t, 1, ['no-such-directory'], '--standalone', '--db', t.dir / 'no-such-directory' / 'x.db', *run, mnt)
+    refused(t, 1, ['nowhere'], '--standalone', '--db', t.dir / 'x.db', *run, t.dir / 'nowhere')
+    (t.dir / 'plain').write_text('x')
+    refused(t, 1, ['plain'], '--standalone', '--db', t.dir / 'x.db', *run, t.dir / 'plain')
+    refused(t, 1, ['mnt'], '--standalone', '--db', mnt, *run, mnt)
+    refused(t, 1, ['plain'], '--standalone', '--db', t.dir / 'x.db', '--run-dir', t.dir / 'plain' / 'run', mnt)
+
+
+@test
+def unwritable_places(t):
+    """The database on a read-only filesystem: even root cannot write there."""
+    image = t.image(size=32 << 20)
+    image.unmount()
+    image.mount('ro')
+    mnt = t.dir / 'mnt'
+    mnt.mkdir()
+    refused(t, 1, ['image'], '--standalone', '--db', image.directory + '/x.db', '--run-dir', t.dir / 'run', mnt)
+
+
+@test
+def without_rights(t):
+    import daemon
+    mnt = t.dir / 'mnt'
+    mnt.mkdir()
+    os.chown(mnt, 65534, 65534)
+    os.chmod(t.dir, 0o777)
+
+    def attempt():
+        done = call(daemon.BIN / 'coteried', '--standalone', '--db', t.dir / 'x.db', '--run-dir', t.dir / 'run', mnt)
+        return [done.returncode, done.stderr]
+    if not os.access(daemon.BIN, os.X_OK) or as_user(65534, lambda: os.access(daemon.BIN / 'coteried', os.X_OK)) is False:
+        from machine import Skip
+        raise Skip('%s cannot be reached by another user' % daemon.BIN)
+    status, said = as_user(65534, attempt)
+    if status == 0:  # fusermount3 lets users mount
+        with open(t.dir / 'run' / 'coteried.pid') as f:
+            os.kill(int(f.read()), 15)
+        return
+    eq((status, said.count('\n')), (1, 1), said)
+    eq(listing(t.dir), ['mnt'])
+
+
+@test
+def without_fuse(t):
+    """In a mount namespace where /dev/fuse is an ordinary empty file."""
+    import daemon
+    mnt = t.dir / 'mnt'
+    mnt.mkdir()
+    script = 'mount --bind /dev/null /dev/fuse && exec "$@"'
+    done = call('unshare', '--mount', 'sh', '-c', script, 'sh', daemon.BIN / 'coteried', '--standalone', '--db', t.dir / 'x.db', '--run-dir', t.dir / 'run', mnt)
+    eq((done.returncode, done.stderr.count('\n')), (1, 1), done.stderr)
+    eq('fuse' in done.stderr.lower(), True, done.stderr)
+    eq(listing(t.dir), ['mnt'])
+    t.note(done.stderr.strip())
+
+
+@test
+def commands(t):
+    run = ['--run-dir', t.dir / 'run']
+    refused(t, 3, ['run'], *run, 'status', program='coterie')
+    refused(t, 2, ['statsu', 'status'], *run, 'statsu', program='coterie')
+    refused(t, 1, ['no.db'], 'check', t.dir / 'no.db', program='coterie')
+    d = t.daemon()
+    done = d.coterie('set', 'sync_level=sometimes', check=False)
+    eq((done.returncode != 0, done.stderr.count('\n')), (True, 1), done.stderr)
+    done = d.coterie('set', 'no_such_setting=1', check=False)
+    eq((done.returncode != 0, done.stderr.count('\n')), (True, 1), done.stderr)
+    done = d.coterie('sync', '--chekpoint', check=False)
+    eq((done.returncode, done.stderr.count('\n')), (2, 1), done.stderr)
+
+
+@test
+def control_socket_is_for_root(t):
+    d = t.daemon()
+    sockets = [p for p in d.run_dir.iterdir() if p.is_socket()]
+    eq([oct(p.stat().st_mode & 0o777) for p in sockets], [oct(0o600)])
+
+
+@test
+def help_and_version(t):
+    import daemon
+    for program in ('coteried', 'coterie'):
+        for flag in ('--help', '--version'):
+            done = call(daemon.BIN / program, flag)
+            eq((done.returncode, done.stderr), (0, ''), '%s %s' % (program, flag))
+            eq(len(done.stdout) > 5, True)

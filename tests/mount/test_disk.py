@@ -1,0 +1,228 @@
+"""The disk under the database: full, damaged, of another version."""
+import errno
+import os
+import shutil
+import sqlite3
+
+from harness import at_least, at_most, eq, fails, test
+from workload import difference, snapshot
+
+
+def fill(path, chunk=1 << 20):
+    """Writes a file until the filesystem is full."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT)
+    try:
+        while chunk >= 512:
+            try:
+                os.write(fd, b'\0' * chunk)
+                os.fsync(fd)
+            except OSError as e:
+                if e.errno != errno.ENOSPC:
+                    raise
+                chunk //= 2
+    finally:
+        os.close(fd)
+
+
+def write(path, data):
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        os.write(fd, data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@test(timeout=120)
+def full_by_its_own_content(t):
+    t.on_coterie()
+    image = t.image(size=96 << 20)
+    d = t.daemon(db=image.directory + '/tree.db')
+    count = 0
+    try:
+        for count in range(200):
+            write(d.mnt / ('f%d' % count), os.urandom(1 << 20))
+        raise AssertionError('200 MiB went into an image of 96 MiB')
+    except OSError as e:
+        eq(e.errno, errno.ENOSPC)
+    at_least(count, 30, 'MiB written before ENOSPC')
+    t.note('ENOSPC after %d MiB of 96' % count)
+    held = snapshot(d.mnt)
+    for name in [n for n in held if held[n]['size'] == 1 << 20][: count // 2]:
+        os.unlink(d.mnt / name)
+    d.sync(checkpoint=True)
+    write(d.mnt / 'again', os.urandom(1 << 20))
+    wanted = snapshot(d.mnt)
+    d.stop()
+    eq(d.check().returncode, 0)
+    d.start()
+    eq(difference(snapshot(d.mnt), wanted), '')
+
+
+@test(timeout=120)
+def full_by_others(t):
+    t.on_coterie()
+    image = t.image(size=128 << 20)
+    d = t.daemon(db=image.directory + '/tree.db')
+    for i in range(20):
+        write(d.mnt / ('f%d' % i), os.urandom(100000))
+    d.sync()
+    fill(image.directory + '/filler')
+    refused, accepted = 0, 0
+    for i in range(400):
+        try:
+            write(d.mnt / ('new%d' % i), os.urandom(200000))
+            accepted += 1
+        except OSError as e:
+            eq(e.errno, errno.ENOSPC)
+            refused += 1
+            if refused > 3:
+                break
+    at_least(refused, 1, 'writes refused on a full disk')
+    wanted = snapshot(d.mnt)
+    for i in range(20):
+        os.unlink(d.mnt / ('f%d' % i))  # works on a full disk
+        del wanted['f%d' % i]
+    eq(difference(snapshot(d.mnt), wanted), '')
+    os.unlink(image.directory + '/filler')
+    write(d.mnt / 'goes on', os.urandom(300000))
+    d.sync(checkpoint=True)
+    eq((d.mnt / 'goes on').stat().st_size, 300000)
+    t.note('%d accepted, %d refused while full' % (accepted, refused))
+    wanted = snapshot(d.mnt)
+    d.kill()
+    d.start()
+    eq(difference(snapshot(d.mnt), wanted), '')
+    d.stop()
+    eq(d.check().returncode, 0)
+
+
+@test
+def kill_on_a_full_disk(t):
+    t.on_coterie()
+    image = t.image(size=128 << 20)
+    d = t.daemon(db=image.directory + '/tree.db')
+    for i in range(50):
+        write(d.mnt / ('f%d' % i), os.urandom(20000))
+    fill(image.directory + '/filler')
+    for i in range(10):
+        os.unlink(d.mnt / ('f%d' % i))
+    wanted = snapshot(d.mnt)
+    d.kill()
+    d.start()
+    eq(difference(snapshot(d.mnt), wanted), '')
+    os.unlink(image.directory + '/filler')
+    write(d.mnt / 'goes on', b'x' * 50000)
+
+
+@test
+def newer_schema_is_refused_untouched(t):
+    t.on_coterie()
+    d = t.daemon()
+    write(d.mnt / 'f', b'content')
+    d.stop()
+    with sqlite3.connect(d.db) as db:
+        version = db.execute('PRAGMA user_version').fetchone()[0]
+        db.execute('PRAGMA user_version=%d' % (version + 1000))
+    db.close()
+    before = {p.name: p.read_bytes() for p in d.db.parent.iterdir()}
+    done = d.try_start()
+    eq((done.returncode, done.stderr.count('\n')), (1, 1), done.stderr)
+    eq(str(version + 1000) in done.stderr, True, 'the version in %r' % done.stderr)
+    eq({p.name: p.read_bytes() for p in d.db.parent.iterdir()} == before, True, 'the files are untouched')
+    eq(os.path.ismount(d.mnt), False)
+
+
+@test
+def not_a_database(t):
+    t.on_coterie()
+    d = t.daemon(start=False)
+    d.db.write_bytes(b'this is no database, but somebody\'s file\n' * 500)
+    before = d.db.read_bytes()
+    done = d.try_start()
+    if done.returncode == 0:
+        eq(os.access(d.mnt, os.W_OK), False, 'a file that is no database was mounted writable')
+    else:
+        eq((done.returncode, done.stderr.count('\n')), (1, 1), done.stderr)
+    eq(d.db.read_bytes() == before, True, 'the file is untouched')
+
+
+@test(timeout=120)
+def damaged_database_mounts_read_only(t):
+    """One page of rows is overwritten: the rest can be read, nothing can be written, and the log says what is wrong in one line."""
+    t.on_coterie()
+    d = t.daemon()
+    for i in range(400):
+        (d.mnt / ('file-%03d' % i)).write_text('content %d\n' % i * 20)
+    d.stop()
+    size = d.db.stat().st_size
+    backup = d.db.read_bytes()
+    mounted, refused = 0, 0
+    for at in range(8, 15):
+        data = bytearray(backup)
+        place = size * at // 16 // 4096 * 4096
+        data[place:place + 4096] = os.urandom(4096)
+        d.db.write_bytes(data)
+        d.log.write_text('')
+        done = d.try_start()
+        if done.returncode != 0:
+            refused += 1
+            eq(done.stderr.count('\n'), 1, done.stderr)
+            continue
+        mounted += 1
+        status = d.status()
+        if 'read' in str(status.get('mode')):
+            fails(errno.EROFS, os.open, d.mnt / 'new', os.O_CREAT | os.O_WRONLY)
+            eq('read-only' in d.log_tail(), True, 'the log does not say why: %r' % d.log_tail())
+        for name in os.listdir(d.mnt):  # what is served is true
+            if name.startswith('file-'):
+                try:
+                    eq((d.mnt / name).read_text(), 'content %d\n' % int(name[5:]) * 20, name)
+                except OSError as e:
+                    eq(e.errno, errno.EIO)
+        d.stop()
+    t.note('%d mounted, %d refused' % (mounted, refused))
+    at_least(mounted, 1, 'damaged databases that could be mounted for rescue')
+
+
+@test(timeout=120)
+def damaged_log_tail_is_cut(t):
+    t.on_coterie()
+    d = t.daemon()
+    for i in range(50):
+        write(d.mnt / ('f%02d' % i), b'content %d' % i)
+    d.kill()
+    log = d.db.with_name(d.db.name + '-oplog')
+    data = log.read_bytes()
+    used = len(data.rstrip(b'\0'))
+    d.detach()
+    places = [data.index(b'content %d' % i) for i in (45, 30) if b'content %d' % i in data]
+    at_least(len(places), 1, 'contents found in the log')
+    for place in places:
+        damaged = bytearray(data)
+        damaged[place] ^= 1
+        log.write_bytes(damaged)
+        d.start()
+        names = sorted(os.listdir(d.mnt))
+        at_least(len(names), 10, 'files before the damage')
+        eq(names, ['f%02d' % i for i in range(len(names))], 'a prefix')
+        for name in names[:-1]:
+            eq((d.mnt / name).read_bytes(), b'content %d' % int(name[1:]))
+        d.kill()
+        d.detach()
+        break
+    at_most(used, len(data), 'used part of the log')
+
+
+@test
+def a_foreign_log_is_refused(t):
+    t.on_coterie()
+    one, two = t.daemon('one'), t.daemon('two')
+    write(one.mnt / 'f', b'1')
+    write(two.mnt / 'f', b'2')
+    one.kill()
+    two.kill()
+    shutil.copy(two.db.with_name('tree.db-oplog'), one.db.with_name('tree.db-oplog'))
+    done = one.try_start()
+    eq((done.returncode, done.stderr.count('\n')), (1, 1), done.stderr)
+    eq('log' in done.stderr, True, done.stderr)

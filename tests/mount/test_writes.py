@@ -1,0 +1,161 @@
+"""How writes arrive and gather, read from the daemon's counters."""
+import os
+import subprocess
+import time
+
+from daemon import Meter
+from harness import at_least, at_most, eq, test
+
+
+@test
+def large_writes_arrive_whole(t):
+    d = t.daemon()
+    data = os.urandom(1 << 20)
+    fd = os.open(d.mnt / 'f', os.O_CREAT | os.O_WRONLY)
+    with Meter(d) as m:
+        eq(os.write(fd, data), 1 << 20)
+    os.close(fd)
+    t.note('1 MiB write(2): %d calls, the largest of %d bytes' % (m['fuse_write_calls'], d.counters()['fuse_write_max']))
+    eq(m['fuse_write_bytes'], 1 << 20)
+    at_most(m['fuse_write_calls'], 8, 'WRITE calls for 1 MiB')
+    at_least(d.counters()['fuse_write_max'], 128 << 10, 'largest WRITE')
+    eq((d.mnt / 'f').read_bytes() == data, True)
+
+
+@test
+def small_writes_become_one_operation(t):
+    d = t.daemon()
+    with Meter(d) as m:
+        subprocess.run(['dd', 'if=/dev/urandom', 'of=%s' % (d.mnt / 'f'), 'bs=512', 'count=1000'], check=True, capture_output=True)
+    eq(m['fuse_write_calls'], 1000)
+    at_most(m['content_operations'], 2, 'content operations of dd bs=512 count=1000')
+    eq((d.mnt / 'f').stat().st_size, 512000)
+
+
+@test
+def what_ends_gathering(t):
+    d = t.daemon()
+    path = d.mnt / 'f'
+
+    def operations(action):
+        fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_TRUNC)
+        for _ in range(10):
+            os.write(fd, b'0123456789')
+        before = d.counters()['content_operations']
+        action(fd)
+        after = d.counters()['content_operations']
+        os.close(fd)
+        return after - before
+    eq(operations(lambda fd: None), 0, 'nothing')
+    eq(operations(os.fsync), 1, 'fsync')
+    eq(operations(lambda fd: os.close(os.dup(fd))), 1, 'close of a copy')
+    eq(operations(lambda fd: os.rename(path, d.mnt / 'g')), 1, 'rename')
+    eq(operations(lambda fd: os.chmod(path, 0o600)), 1, 'chmod')
+    eq(operations(lambda fd: os.link(path, d.mnt / 'h')), 1, 'link')
+    eq(operations(lambda fd: time.sleep(1.6)), 1, 'a second and more')
+
+
+@test
+def gathered_bytes_are_read_back_at_once(t):
+    d = t.daemon()
+    fd = os.open(d.mnt / 'f', os.O_CREAT | os.O_WRONLY)
+    os.write(fd, b'not yet an operation')
+    eq((d.mnt / 'f').read_bytes(), b'not yet an operation')
+    eq((d.mnt / 'f').stat().st_size, 20)
+    os.close(fd)
+
+
+@test
+def synchronous_writes_are_barriers(t):
+    d = t.daemon(level='filesystem')
+    for flag in (os.O_SYNC, os.O_DSYNC):
+        fd = os.open(d.mnt / 'f', os.O_CREAT | os.O_WRONLY | flag)
+        with Meter(d) as m:
+            os.write(fd, b'x' * 100)
+        os.close(fd)
+        at_least(m['barriers'], 1, 'barriers of a synchronous write')
+        at_least(m['log_flushes'], 1, 'flushes of the log')
+    fd = os.open(d.mnt / 'f', os.O_WRONLY)
+    os.write(fd, b'yy')
+    with Meter(d) as m:
+        os.fdatasync(fd)
+    os.close(fd)
+    at_least(m['log_flushes'], 1, 'flushes of the log by fdatasync')
+    (d.mnt / 'g').write_text('x')
+    fd = os.open(d.mnt, os.O_RDONLY)
+    with Meter(d) as m:
+        os.fsync(fd)
+    os.close(fd)
+    at_least(m['log_flushes'], 1, 'flushes of the log by fsync of a directory')
+
+
+@test
+def nothing_changed_costs_nothing(t):
+    d = t.daemon()
+    path = d.mnt / 'f'
+    path.write_bytes(b'same' * 1000)
+    os.chmod(path, 0o640)
+    d.sync()
+    with Meter(d) as m:
+        for _ in range(100):
+            fd = os.open(path, os.O_WRONLY)
+            os.write(fd, b'same' * 1000)
+            os.close(fd)
+            os.chmod(path, 0o640)
+            os.chown(path, 0, 0)
+    t.note('100 rewrites, chmods, chowns of the same: %d bytes of log' % m['log_bytes'])
+    at_most(m['content_bytes'], 0, 'content bytes')
+
+
+@test
+def reads_come_from_the_kernel(t):
+    d = t.daemon()
+    for i in range(20):
+        (d.mnt / ('f%d' % i)).write_bytes(b'x' * 1000)
+
+    def touch_all():
+        for i in range(20):
+            (d.mnt / ('f%d' % i)).read_bytes()
+            os.stat(d.mnt / ('f%d' % i))
+    touch_all()
+    with Meter(d) as m:
+        for _ in range(20):
+            touch_all()
+    t.note('400 reads and stats of known files: %d LOOKUP, %d GETATTR, %d READ, %d OPEN' % (m['lookups'], m['getattrs'], m['reads'], m['opens']))
+    at_most(m['lookups'], 5, 'LOOKUPs')
+    at_most(m['reads'], 5, 'READs')
+
+
+@test
+def writes_ask_for_no_xattrs(t):
+    d = t.daemon()
+    fd = os.open(d.mnt / 'f', os.O_CREAT | os.O_WRONLY)
+    os.write(fd, b'x')
+    with Meter(d) as m:
+        for _ in range(100):
+            os.write(fd, b'x' * 512)
+    os.close(fd)
+    at_most(m['fuse_getxattr'], 2, 'GETXATTRs for 100 WRITEs')
+
+
+@test(timeout=90)
+def barriers_come_by_bytes_and_the_count_begins_anew(t):
+    """10 thresholds: a barrier per commit_bytes, no more, also after the first was once crossed and after fsyncs in between."""
+    d = t.daemon(level='filesystem', options=['--commit-bytes', '1M', '--commit-interval', '600s'])
+    data = [os.urandom(64 << 10) for _ in range(4)]
+
+    def write(count):
+        for i in range(count):
+            (d.mnt / ('f%d' % (i % 50))).write_bytes(data[i % 4][:-1] + bytes([i & 255]))
+    write(8)
+    d.sync()
+    with Meter(d) as m:
+        write(160)
+    at_most(m['barriers'], 11 + m['checkpoints'], 'barriers for 10 MiB with commit_bytes=1M')
+    at_least(m['barriers'], 8, 'barriers for 10 MiB with commit_bytes=1M')
+    d.sync()
+    with Meter(d) as m:
+        for _ in range(20):
+            write(8)
+            d.sync()
+    at_most(m['barriers'], 21 + m['checkpoints'], 'barriers for 20 halves of commit_bytes, each followed by a sync')
