@@ -531,7 +531,29 @@ static void stop_machine(struct engine *e) {
         engine_unlock(e);
 }
 
+/* What could not be stepped any more: a store that stayed stuck. */
+static void refuse_leftovers(struct engine *e) {
+        const struct op_result result = {.error = -EIO};
+        GHashTableIter it;
+        void *value;
+        struct event *ev;
+
+        while ((ev = queue_pop(&e->urgent)) || (ev = queue_pop(&e->queue))) {
+                if (ev->kind == EVENT_REQUEST)
+                        engine_finish(e, ev->request, &result);
+                free(ev);
+        }
+        g_hash_table_iter_init(&it, e->requests);
+        while (g_hash_table_iter_next(&it, NULL, &value)) {
+                g_hash_table_iter_steal(&it);
+                engine_finish(e, value, &result);
+                g_hash_table_iter_init(&it, e->requests);
+        }
+}
+
 errint_t engine_stop(struct engine *e) {
+        errint_t error;
+
         PRE(e->started);
         stop_machine(e);
         engine_lock(e);
@@ -543,15 +565,14 @@ errint_t engine_stop(struct engine *e) {
         (void)pthread_join(e->store_thread, NULL);
         (void)pthread_join(e->engine_thread, NULL);
         e->started = false;
-        return store_finish(e);
+        error = store_finish(e);
+        refuse_leftovers(e);
+        return error;
 }
 
 void engine_free(struct engine *e) {
-        struct event *ev;
-
         PRE(!e->started);
-        while ((ev = queue_pop(&e->urgent)) || (ev = queue_pop(&e->queue)))
-                free(ev);
+        refuse_leftovers(e); /* never started */
         effects_drop_unsent(e);
         repl_free(e->repl);
         g_hash_table_destroy(e->requests);

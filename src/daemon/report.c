@@ -185,26 +185,34 @@ char *report_metrics(struct daemon *d) {
 
 /* --- virtual files */
 
-static errint_t report_version(struct daemon *d, struct enc *e) {
-        char line[64];
-        const struct state *state = shared_state_read(d->state);
-        int n = snprintf(line, sizeof(line), "%llu.%llu\n", (unsigned long long)state->pos.epoch, (unsigned long long)state->pos.seq);
+static char *report_members(struct daemon *d) {
+        struct engine_status s;
+        char *out = NULL;
+        size_t n = 0;
+        FILE *f = open_memstream(&out, &n);
 
-        shared_state_done_read(d->state);
-        enc_raw(e, line, (size_t)n);
-        return e->err;
+        POST(f != NULL);
+        engine_status(d->engine, &s);
+        for (size_t i = 0; i < s.repl.n_members; i++) {
+                char name[256] = "-";
+                (void)d->net->ops->node_name(d->net, s.repl.members[i].node, name, sizeof(name)); /* unknown: "-" */
+                (void)fprintf(f, "%u %s %s\n", s.repl.members[i].node, name, s.repl.members[i].expelled ? "expelled" : s.repl.members[i].synced ? "synced" : "joining");
+        }
+        int failed = fclose(f);
+        POST(failed == 0); /* memory */
+        return out;
 }
 
 errint_t report_virtual(void *ctx, const char *name, struct enc *e) {
         struct daemon *d = ctx;
         cleanup_free char *out = NULL;
 
-        if (strcmp(name, "version") == 0)
-                return report_version(d, e);
         if (strcmp(name, "status") == 0)
                 out = report_status(d);
         else if (strcmp(name, "metrics") == 0)
                 out = report_metrics(d);
+        else if (strcmp(name, "members") == 0)
+                out = report_members(d);
         else
                 return -ENOENT;
         enc_raw(e, out, strlen(out));

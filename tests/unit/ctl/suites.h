@@ -1,0 +1,10 @@
+/* suites.h: each file of tests registers its suite with CTL_SUITE(function); main.c runs them all. */
+#pragma once
+
+#include <check.h>
+
+void suites_add(Suite *(*make)(void));
+#define CTL_SUITE(make)                                                                                                                  \
+        __attribute__((constructor)) static void make##_register(void) {                                                                   \
+                suites_add(make);                                                                                                          \
+        }
