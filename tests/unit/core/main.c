@@ -1,9 +1,10 @@
 #include "helper.h"
 
 int main(void) {
-        SRunner *r = srunner_create(suite_tree());
-        srunner_add_suite(r, suite_sessions());
-        srunner_add_suite(r, suite_state());
+        Suite *(*const suites[])(void) = {suite_change, suite_settings, suite_op, suite_vectors, suite_sessions, suite_state, suite_tree};
+        SRunner *r = srunner_create(suite_blob());
+        for (size_t i = 0; i < ARRAY_LEN(suites); i++)
+                srunner_add_suite(r, suites[i]());
         srunner_run_all(r, CK_ENV);
         int failed = srunner_ntests_failed(r);
         srunner_free(r);
