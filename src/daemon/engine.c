@@ -228,11 +228,11 @@ static bool leave(struct engine *e, bool exhausted) {
 
 void engine_run(struct engine *e, unsigned budget) {
         for (unsigned steps = 0;; steps++) {
-                store_check_stall(e);
+                engine_check_stall(e);
                 bool did = run_one(e);
                 if (!did || ++e->since_settle >= ENGINE_SETTLE_EVERY) {
                         e->since_settle = 0;
-                        store_settle(e);
+                        engine_settle(e);
                 }
                 if ((!did || steps >= budget) && leave(e, steps >= budget))
                         return;
@@ -336,7 +336,7 @@ static void submit(struct engine *e, struct request *q, const struct op *op) {
                 engine_post(e, request_event(q, &head, op), false);
                 return;
         }
-        store_check_stall(e);
+        engine_check_stall(e);
         if (!e->stalled) {
                 step_operation(e, q, op);
         } else {
@@ -476,7 +476,7 @@ void engine_set_hooks(struct engine *e, const struct engine_hooks *hooks) {
 errint_t engine_start(struct engine *e, struct net *net) {
         PRE(!e->started);
         e->net = net;
-        if (pthread_create(&e->store_thread, NULL, store_thread_main, e) != 0)
+        if (pthread_create(&e->store_thread, NULL, engine_store_main, e) != 0)
                 return -EAGAIN;
         if (pthread_create(&e->engine_thread, NULL, engine_thread_main, e) != 0) {
                 engine_lock(e);
@@ -565,7 +565,7 @@ errint_t engine_stop(struct engine *e) {
         (void)pthread_join(e->store_thread, NULL);
         (void)pthread_join(e->engine_thread, NULL);
         e->started = false;
-        error = store_finish(e);
+        error = engine_bring_home(e);
         refuse_leftovers(e);
         return error;
 }

@@ -109,7 +109,7 @@ static void effect_commit(struct engine *e, const struct repl_effect *f) {
                 return;
         errint_t error = append(e, f); /* in trouble too: the store keeps track of what a rescue has to bring home */
         if (error < 0 && !atomic_load(&e->troubled))
-                store_trouble(e, error, "append to the log");
+                engine_trouble(e, error, "append to the log");
 }
 
 static void effect_invalidate(struct engine *e, const struct repl_effect *f) {
@@ -163,10 +163,10 @@ static void effect_run(struct engine *e, const struct repl_effect *f) {
                 effect_invalidate(e, f);
                 break;
         case EFFECT_FLUSH:
-                store_want_barrier(e, f->flush.seq);
+                engine_want_barrier(e, f->flush.seq);
                 break;
         case EFFECT_PERSIST:
-                store_persist(e, f);
+                engine_persist(e, f);
                 break;
         case EFFECT_REPLY:
                 effect_reply(e, f);
@@ -175,10 +175,10 @@ static void effect_run(struct engine *e, const struct repl_effect *f) {
                 timer_arm(e, f->arm.id, f->arm.at_ms);
                 break;
         case EFFECT_READ_LOG:
-                store_read_log(e, f->read_log.tag, f->read_log.from_seq, f->read_log.to_seq);
+                engine_read_log(e, f->read_log.tag, f->read_log.from_seq, f->read_log.to_seq);
                 break;
         case EFFECT_REPLACE:
-                store_replace(e, f);
+                engine_replace(e, f);
                 break;
         case EFFECT_ROLE:
                 effect_role(e, f);

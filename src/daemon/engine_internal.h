@@ -143,26 +143,26 @@ void effects_run(struct engine *e, const struct repl_effects *effects);
 void effects_resend(struct engine *e, void *ctx);
 void effects_drop_unsent(struct engine *e);
 /* engine_store.c */
-void *store_thread_main(void *arg);
-void store_settle(struct engine *e);                                    /* runner: write out, barriers, checkpoints that are due */
-void store_check_stall(struct engine *e);                               /* runner: trouble to end, both halves full? */
-void store_trouble(struct engine *e, errint_t error, const char *what); /* runner */
-void store_failed(struct engine *e, errint_t error);                    /* runner */
-void store_want_barrier(struct engine *e, uint64_t seq);                /* runner */
-void store_write_out(struct engine *e);                                 /* runner */
-void store_mark_written(struct engine *e, uint64_t seq);                /* lock held */
-void store_mark_flushed(struct engine *e, uint64_t seq);                /* lock held */
-void store_update_stall(struct engine *e);                              /* runner */
-void store_job_start(struct engine *e, struct store_job *job);          /* runner */
-void store_retry(struct engine *e);                                     /* the engine's thread: retry_at is over */
+void *engine_store_main(void *arg);
+void engine_settle(struct engine *e);                                    /* runner: write out, barriers, checkpoints that are due */
+void engine_check_stall(struct engine *e);                               /* runner: trouble to end, both halves full? */
+void engine_trouble(struct engine *e, errint_t error, const char *what); /* runner */
+void engine_failed(struct engine *e, errint_t error);                    /* runner */
+void engine_want_barrier(struct engine *e, uint64_t seq);                /* runner */
+void engine_write_out(struct engine *e);                                 /* runner */
+void engine_mark_written(struct engine *e, uint64_t seq);                /* lock held */
+void engine_mark_flushed(struct engine *e, uint64_t seq);                /* lock held */
+void engine_update_stall(struct engine *e);                              /* runner */
+void engine_job_start(struct engine *e, struct store_job *job);          /* runner */
+void engine_retry(struct engine *e);                                     /* the engine's thread: retry_at is over */
 struct waiter *waiter_new(void (*done)(void *ctx, errint_t error), void *ctx);
 void engine_post_queued_call(struct engine *e, void (*call)(struct engine *e, void *ctx), void *ctx);
 void waiters_done(struct waiter *w, errint_t error);
-errint_t store_finish(struct engine *e); /* after the threads have ended: the clean stop */
+errint_t engine_bring_home(struct engine *e); /* after the threads have ended: the clean stop */
 /* engine_jobs.c: all as the runner */
-void store_persist(struct engine *e, const struct repl_effect *f);
-void store_replace(struct engine *e, const struct repl_effect *f);
-void store_read_log(struct engine *e, uint64_t tag, uint64_t from_seq, uint64_t to_seq);
+void engine_persist(struct engine *e, const struct repl_effect *f);
+void engine_replace(struct engine *e, const struct repl_effect *f);
+void engine_read_log(struct engine *e, uint64_t tag, uint64_t from_seq, uint64_t to_seq);
 /* engine_timer.c */
 void *engine_thread_main(void *arg);
 void timer_arm(struct engine *e, unsigned id, uint64_t at_ms);

@@ -16,9 +16,9 @@ static bool retry_later(struct engine *e, struct store_job *job, errint_t error,
         job->next = e->retry;
         e->retry = job;
         if (++job->tries < ENGINE_JOB_TRIES)
-                store_trouble(e, error, what);
+                engine_trouble(e, error, what);
         else
-                store_failed(e, error); /* a rescue works, this never does */
+                engine_failed(e, error); /* a rescue works, this never does */
         return true;
 }
 
@@ -43,8 +43,8 @@ static void persist_done(struct engine *e, struct store_job *job, errint_t error
                 return;
         if (job->adopted) { /* a record behind the operations, flushed with them */
                 engine_lock(e);
-                store_mark_written(e, atomic_load(&e->appended_seq));
-                store_mark_flushed(e, atomic_load(&e->appended_seq));
+                engine_mark_written(e, atomic_load(&e->appended_seq));
+                engine_mark_flushed(e, atomic_load(&e->appended_seq));
                 engine_unlock(e);
         }
         post_persisted(e, job->promised, job->adopted);
@@ -52,12 +52,12 @@ static void persist_done(struct engine *e, struct store_job *job, errint_t error
 }
 
 static void exclusive_start(struct engine *e, struct store_job *job) {
-        store_write_out(e);
+        engine_write_out(e);
         job->exclusive = true;
-        store_job_start(e, job);
+        engine_job_start(e, job);
 }
 
-void store_persist(struct engine *e, const struct repl_effect *f) {
+void engine_persist(struct engine *e, const struct repl_effect *f) {
         struct store_job *job = NEW(struct store_job);
         *job = (struct store_job){.run = persist_run, .done = persist_done, .promised = f->persist.promised, .adopted = f->persist.adopted};
         if (f->persist.cluster_id) {
@@ -92,7 +92,7 @@ static void replace_over(struct engine *e) {
         engine_unlock(e);
         post_persisted(e, 0, job->adopted);
         e->exclusive--;
-        store_update_stall(e);
+        engine_update_stall(e);
         free(job);
 }
 
@@ -136,7 +136,7 @@ static uint64_t invalidate_all(struct engine *e) {
         return serial;
 }
 
-void store_replace(struct engine *e, const struct repl_effect *f) {
+void engine_replace(struct engine *e, const struct repl_effect *f) {
         struct store_job *job = NEW(struct store_job);
 
         *job = (struct store_job){.run = replace_run, .done = replace_done, .adopted = f->replace.adopted, .tag = invalidate_all(e)};
@@ -152,11 +152,11 @@ static void level_done(struct engine *e, struct store_job *job, errint_t error) 
         if (error == 0) {
                 engine_lock(e);
                 e->level = job->level.level;
-                store_mark_written(e, atomic_load(&e->appended_seq)); /* a change of level begins with a barrier */
-                store_mark_flushed(e, atomic_load(&e->appended_seq));
+                engine_mark_written(e, atomic_load(&e->appended_seq)); /* a change of level begins with a barrier */
+                engine_mark_flushed(e, atomic_load(&e->appended_seq));
                 engine_unlock(e);
         } else if (error != -EINVAL && error != -EOPNOTSUPP && !atomic_load(&e->failed)) {
-                store_trouble(e, error, "changing the sync level");
+                engine_trouble(e, error, "changing the sync level");
         }
         waiters_done(job->waiters, error);
         free(job);
@@ -225,8 +225,8 @@ static void read_log_done(struct engine *e, struct store_job *job, errint_t erro
         free(job);
 }
 
-void store_read_log(struct engine *e, uint64_t tag, uint64_t from_seq, uint64_t to_seq) {
+void engine_read_log(struct engine *e, uint64_t tag, uint64_t from_seq, uint64_t to_seq) {
         struct store_job *job = NEW(struct store_job);
         *job = (struct store_job){.run = read_log_run, .done = read_log_done, .tag = tag, .from_seq = from_seq, .to_seq = to_seq};
-        store_job_start(e, job);
+        engine_job_start(e, job);
 }

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void store_update_stall(struct engine *e) {
+void engine_update_stall(struct engine *e) {
         engine_lock(e);
         e->stalled = atomic_load(&e->troubled) || e->exclusive > 0 || e->full;
         engine_unlock(e);
@@ -20,13 +20,13 @@ void store_update_stall(struct engine *e) {
 
 /* --- what is known to be written and flushed; lock held */
 
-void store_mark_flushed(struct engine *e, uint64_t seq) {
+void engine_mark_flushed(struct engine *e, uint64_t seq) {
         e->flushed_seq = MAX_OF(e->flushed_seq, seq);
         e->pending_flushed = MAX_OF(e->pending_flushed, seq);
         e->dirty_since_ms = seq < atomic_load(&e->written_seq) && e->level == LEVEL_FILESYSTEM ? engine_now_ms(e) : 0;
 }
 
-void store_mark_written(struct engine *e, uint64_t seq) {
+void engine_mark_written(struct engine *e, uint64_t seq) {
         if (seq > atomic_load(&e->written_seq))
                 atomic_store(&e->written_seq, seq);
         e->pending_written = MAX_OF(e->pending_written, seq);
@@ -43,13 +43,13 @@ static void job_call(struct engine *e, void *ctx) {
         if (job->exclusive)
                 e->exclusive--;
         job->done(e, job, job->error);
-        store_update_stall(e);
+        engine_update_stall(e);
 }
 
-void store_job_start(struct engine *e, struct store_job *job) {
+void engine_job_start(struct engine *e, struct store_job *job) {
         if (job->exclusive) {
                 e->exclusive++;
-                store_update_stall(e);
+                engine_update_stall(e);
         }
         engine_lock(e);
         job->next = NULL;
@@ -70,7 +70,7 @@ void waiters_done(struct waiter *w, errint_t error) {
 
 /* --- failing for good */
 
-void store_failed(struct engine *e, errint_t error) {
+void engine_failed(struct engine *e, errint_t error) {
         struct store *store = e->config.store;
         const char *why = store->ops->fail(store);
         struct event *ev;
@@ -83,7 +83,7 @@ void store_failed(struct engine *e, errint_t error) {
         engine_unlock(e);
         atomic_store(&e->failed, true);
         e->full = false;
-        store_update_stall(e);
+        engine_update_stall(e);
         log_error("store failed, the mount is read-only now: %s; free space or repair the disk, then restart coteried", e->store_reason);
         while (e->retry) {
                 struct store_job *job = e->retry;
@@ -112,7 +112,7 @@ static void rescue_over(struct engine *e) {
         while (e->retry) {
                 struct store_job *job = e->retry;
                 e->retry = job->next;
-                store_job_start(e, job);
+                engine_job_start(e, job);
         }
 }
 
@@ -130,19 +130,19 @@ static void checkpoint_job_done(struct engine *e, struct store_job *job, errint_
         if (error == 0) {
                 e->checkpoint_seq = job->seq;
                 engine_lock(e);
-                store_mark_written(e, job->seq);
-                store_mark_flushed(e, job->seq);
+                engine_mark_written(e, job->seq);
+                engine_mark_flushed(e, job->seq);
                 engine_unlock(e);
                 if (job->kind == CHECKPOINT_RESCUE)
                         rescue_over(e);
         }
         waiters_done(job->waiters, error);
         if (error < 0 && job->kind == CHECKPOINT_RESCUE)
-                store_failed(e, error);
+                engine_failed(e, error);
         else if (error == -ENOSPC)
                 disk_full(e);
         else if (error < 0)
-                store_trouble(e, error, "checkpoint");
+                engine_trouble(e, error, "checkpoint");
         else if (e->checkpoint_waiters && !atomic_load(&e->troubled))
                 checkpoint_start(e, CHECKPOINT_NORMAL);
         free(job);
@@ -165,20 +165,20 @@ static void checkpoint_start(struct engine *e, enum store_checkpoint_kind kind) 
         if (error < 0)
                 checkpoint_job_done(e, job, error);
         else
-                store_job_start(e, job);
+                engine_job_start(e, job);
 }
 
-void store_trouble(struct engine *e, errint_t error, const char *what) {
+void engine_trouble(struct engine *e, errint_t error, const char *what) {
         if (atomic_load(&e->failed))
                 return;
         atomic_store(&e->troubled, true);
-        store_update_stall(e);
+        engine_update_stall(e);
         metric_add(e->config.metrics, METRIC_STORE_ERRORS, 1);
         log_error("store: %s failed: %s", what, strerror(-error));
 }
 
 /* Between steps, so that a rescue captures all that the store was given. */
-void store_check_stall(struct engine *e) {
+void engine_check_stall(struct engine *e) {
         struct store *store = e->config.store;
 
         if (atomic_load_explicit(&e->failed, memory_order_relaxed))
@@ -191,7 +191,7 @@ void store_check_stall(struct engine *e) {
         if (full == e->full)
                 return;
         e->full = full;
-        store_update_stall(e);
+        engine_update_stall(e);
         if (full && !e->checkpoint_running)
                 checkpoint_start(e, CHECKPOINT_NORMAL);
 }
@@ -204,11 +204,11 @@ static void retry_call(struct engine *e, void *ctx) {
                 checkpoint_start(e, CHECKPOINT_NORMAL);
 }
 
-void store_retry(struct engine *e) { engine_post_call(e, retry_call, NULL); }
+void engine_retry(struct engine *e) { engine_post_call(e, retry_call, NULL); }
 
 /* --- writing out, barriers */
 
-void store_write_out(struct engine *e) {
+void engine_write_out(struct engine *e) {
         struct store *store = e->config.store;
         uint64_t seq = 0, appended = atomic_load(&e->appended_seq);
 
@@ -226,11 +226,11 @@ void store_write_out(struct engine *e) {
         }
         errint_t error = store->ops->write_out(store, &seq);
         if (error < 0) {
-                store_trouble(e, error, "writing the log");
+                engine_trouble(e, error, "writing the log");
                 return;
         }
         engine_lock(e);
-        store_mark_written(e, seq);
+        engine_mark_written(e, seq);
         engine_unlock(e);
 }
 
@@ -241,8 +241,8 @@ static void ask_barrier(struct engine *e) {
         engine_unlock(e);
 }
 
-void store_want_barrier(struct engine *e, uint64_t seq) {
-        store_write_out(e);
+void engine_want_barrier(struct engine *e, uint64_t seq) {
+        engine_write_out(e);
         engine_lock(e);
         bool known = e->flushed_seq >= seq;
         if (known)
@@ -252,10 +252,10 @@ void store_want_barrier(struct engine *e, uint64_t seq) {
                 ask_barrier(e);
 }
 
-void store_settle(struct engine *e) {
+void engine_settle(struct engine *e) {
         struct store *store = e->config.store;
 
-        store_write_out(e);
+        engine_write_out(e);
         if (atomic_load_explicit(&e->troubled, memory_order_relaxed) || atomic_load_explicit(&e->failed, memory_order_relaxed))
                 return;
         if (e->level == LEVEL_FILESYSTEM && store->ops->wants_barrier(store))
@@ -275,7 +275,7 @@ struct thread_trouble {
 static void trouble_call(struct engine *e, void *ctx) {
         struct thread_trouble *t = ctx;
 
-        store_trouble(e, t->error, t->what);
+        engine_trouble(e, t->error, t->what);
         free(t);
 }
 
@@ -302,9 +302,9 @@ static void thread_write_out(struct engine *e) {
                 thread_trouble(e, error, "writing the log");
                 return;
         }
-        store_mark_written(e, seq);
+        engine_mark_written(e, seq);
         if (e->level == LEVEL_FILE)
-                store_mark_flushed(e, seq);
+                engine_mark_flushed(e, seq);
 }
 
 static void thread_barrier(struct engine *e) {
@@ -319,7 +319,7 @@ static void thread_barrier(struct engine *e) {
         if (error < 0)
                 thread_trouble(e, error, "flushing the log");
         else
-                store_mark_flushed(e, seq);
+                engine_mark_flushed(e, seq);
 }
 
 static void thread_job(struct engine *e) {
@@ -349,7 +349,7 @@ static bool thread_work(struct engine *e) {
         return true;
 }
 
-void *store_thread_main(void *arg) {
+void *engine_store_main(void *arg) {
         struct engine *e = arg;
 
         engine_lock(e);
@@ -410,7 +410,7 @@ static void checkpoint_call(struct engine *e, void *ctx) {
         }
         w->next = e->checkpoint_waiters;
         e->checkpoint_waiters = w;
-        store_write_out(e);
+        engine_write_out(e);
         if (!e->checkpoint_running && !atomic_load(&e->troubled))
                 checkpoint_start(e, CHECKPOINT_NORMAL);
 }
@@ -419,7 +419,7 @@ void engine_checkpoint(struct engine *e, void (*done)(void *ctx, errint_t error)
 
 /* --- the end: this thread is the only one left */
 
-errint_t store_finish(struct engine *e) {
+errint_t engine_bring_home(struct engine *e) {
         struct store *store = e->config.store;
 
         for (;;) {

@@ -50,7 +50,7 @@ static bool work_once(struct engine *e) {
         } else if (e->retry_at != 0 && e->retry_at <= now) {
                 e->retry_at = 0;
                 engine_unlock(e);
-                store_retry(e);
+                engine_retry(e);
         } else if (e->handover) {
                 e->handover = false;
                 engine_unlock(e);
