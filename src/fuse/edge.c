@@ -189,15 +189,11 @@ errint_t fuse_edge_start(const struct fuse_edge_config *config, struct fuse_edge
 
 static void wait_answered(struct fuse_edge *e) {
         struct timespec until;
-        (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail with this clock */
+        (void)clock_gettime(CLOCK_REALTIME, &until); /* cannot fail with this clock */
         until.tv_nsec += STOP_WAIT_MS * 1000000L;
         until.tv_sec += until.tv_nsec / 1000000000L;
         until.tv_nsec %= 1000000000L;
-        int r = 0;
-        pthread_mutex_lock(&e->lock);
-        while (e->parked && !e->ended && r == 0)
-                r = pthread_cond_timedwait(&e->changed, &e->lock, &until);
-        pthread_mutex_unlock(&e->lock);
+        edge_req_wait_all(e, &until);
 }
 
 void fuse_edge_stop(struct fuse_edge *e) {

@@ -28,18 +28,19 @@ struct mount_id { /* tells a mount from another at the same place */
         unsigned dev_major, dev_minor;
 };
 
-/* A request under way. The request layer holds on to `reply`; everything else is the edge's. */
+/* A request under way. The request layer holds on to `reply`; everything else is the edge's. What says "parking" is protected by
+ * the lock of that name in reply.c, except in the submitting thread while it submits. */
 struct edge_req {
         struct fs_reply reply;
-        struct fuse_edge *edge;
-        fuse_req_t req;
-        uint64_t ino;  /* of the request */
-        bool is_dir;   /* an OPENDIR: what to undo when nobody waits for the answer any more */
-        bool waits;    /* may be answered later: on the heap */
-        bool answered; /* protected by edge->lock, except in the submitting thread while it submits */
-        bool parked;   /* protected by edge->lock: in edge->parked, answered from another thread */
-        bool orphaned; /* protected by edge->lock: the edge stopped and has answered */
-        bool elsewhere; /* in the copy that is answered: by a thread that edge->replying counts */
+        struct fs *fs;
+        struct fuse_edge *edge; /* parking: NULL when the edge has stopped and given the answer itself */
+        fuse_req_t req;         /* parking: NULL as well then */
+        uint64_t ino;           /* of the request */
+        bool is_dir;            /* an OPENDIR: what to undo when nobody waits for the answer any more */
+        bool waits;             /* may be answered later: on the heap */
+        bool answered;          /* parking */
+        bool parked;            /* parking: in edge->parked, answered from another thread */
+        bool elsewhere;         /* in the copy that is answered: by a thread that edge->replying counts */
         struct edge_req *next, *prev;
 };
 
@@ -79,10 +80,10 @@ struct fuse_edge {
         pthread_mutex_t lock;
         pthread_cond_t changed;
         bool ready, ended, stopping; /* protected by lock */
-        bool refusing;               /* protected by lock: what cannot be answered at once gets EIO */
         errint_t end_error;          /* protected by lock */
-        struct edge_req *parked;     /* protected by lock */
-        unsigned replying;           /* protected by lock: answers being written by threads that are not workers */
+        struct edge_req *parked;     /* parking */
+        unsigned replying;           /* parking: answers being written by threads that are not workers */
+        bool refusing;               /* parking: what cannot be answered at once gets EIO */
 };
 
 /* mount.c */
@@ -112,6 +113,7 @@ void edge_sync_begin(struct edge_req *q, fuse_req_t req); /* answered before the
 struct edge_req *edge_req_begin(fuse_req_t req);          /* may be answered later */
 void edge_req_end(struct edge_req *q);                    /* after it was handed to the request layer */
 bool edge_req_interrupt(struct fuse_edge *e, uint64_t unique); /* false: no such request waits */
+void edge_req_wait_all(struct fuse_edge *e, const struct timespec *until); /* CLOCK_REALTIME */
 void edge_req_orphan_all(struct fuse_edge *e);            /* answers EIO to all that wait, and waits for answers under way */
 void edge_entry_out(const struct fuse_edge *e, const struct fs_entry *entry, struct fuse_entry_out *out);
 /* After a reply that the kernel keeps was written: has the inode changed meanwhile? Then it is invalidated once more. */

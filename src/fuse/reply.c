@@ -8,12 +8,19 @@
 
 /* --- the life of a request --- */
 
+/* Guards parking, for all edges of the process: a request that is finished after its edge has gone must find that out without it. */
+static pthread_mutex_t parking = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t unparked = PTHREAD_COND_INITIALIZER;
+
 static struct fuse_edge *edge_of(fuse_req_t req) {
         return fuse_req_userdata(req);
 }
 
 static void req_setup(struct edge_req *q, fuse_req_t req, bool waits) {
-        *q = (struct edge_req){.reply = {.ops = &edge_reply_ops, .unique = worker_self->raw->unique, .ctx = q}, .edge = edge_of(req), .req = req, .ino = worker_self->raw->nodeid, .waits = waits};
+        struct fuse_edge *e = edge_of(req);
+        const struct fuse_in_header *raw = worker_self->raw;
+        *q = (struct edge_req){.reply = {.ops = &edge_reply_ops, .unique = raw->unique, .ctx = q}, .fs = e->config.fs, .edge = e, .req = req, .ino = raw->nodeid};
+        q->waits = waits;
 }
 
 void edge_sync_begin(struct edge_req *q, fuse_req_t req) {
@@ -49,7 +56,7 @@ static void unpark(struct fuse_edge *e, struct edge_req *q) {
 
 /* Whoever finishes the request later only frees it. */
 static fuse_req_t orphan(struct edge_req *q) {
-        q->orphaned = true;
+        q->edge = NULL;
         return steal_pointer(&q->req);
 }
 
@@ -59,13 +66,13 @@ void edge_req_end(struct edge_req *q) {
         if (w->submitting == q) { /* not answered from here */
                 w->submitting = NULL;
                 fuse_req_t refused = NULL;
-                pthread_mutex_lock(&e->lock);
+                pthread_mutex_lock(&parking);
                 bool waits = !q->answered;
                 if (waits && e->refusing)
                         refused = orphan(q);
                 else if (waits)
                         park(e, q);
-                pthread_mutex_unlock(&e->lock);
+                pthread_mutex_unlock(&parking);
                 if (refused)
                         (void)fuse_reply_err(refused, EIO);
                 if (waits)
@@ -87,19 +94,18 @@ static struct edge_req take(struct fs_reply *r) {
                 q->answered = true;
                 return *q;
         }
-        struct fuse_edge *e = q->edge;
-        pthread_mutex_lock(&e->lock);
+        pthread_mutex_lock(&parking);
         PRE(!q->answered);
         q->answered = true;
         struct edge_req copy = *q;
-        if (q->parked)
-                unpark(e, q);
-        if (!e->parked)
-                pthread_cond_broadcast(&e->changed); /* stopping waits for it */
-        copy.elsewhere = true;
-        e->replying++;
-        pthread_mutex_unlock(&e->lock);
-        if (copy.parked || copy.orphaned)
+        if (q->edge) {
+                if (q->parked)
+                        unpark(q->edge, q);
+                q->edge->replying++;
+                copy.elsewhere = true;
+        }
+        pthread_mutex_unlock(&parking);
+        if (copy.parked || !copy.edge)
                 free(q); /* else edge_req_end finds it answered */
         return copy;
 }
@@ -108,36 +114,43 @@ static struct edge_req take(struct fs_reply *r) {
 static void answered(struct edge_req *q) {
         if (!q->elsewhere)
                 return;
-        struct fuse_edge *e = q->edge;
-        pthread_mutex_lock(&e->lock);
-        if (--e->replying == 0)
-                pthread_cond_broadcast(&e->changed);
-        pthread_mutex_unlock(&e->lock);
+        pthread_mutex_lock(&parking);
+        q->edge->replying--;
+        pthread_cond_broadcast(&unparked);
+        pthread_mutex_unlock(&parking);
 }
 
 bool edge_req_interrupt(struct fuse_edge *e, uint64_t unique) {
         bool found = false;
-        pthread_mutex_lock(&e->lock);
+        pthread_mutex_lock(&parking);
         for (const struct edge_req *q = e->parked; q && !found; q = q->next)
                 found = q->reply.unique == unique;
-        pthread_mutex_unlock(&e->lock);
+        pthread_mutex_unlock(&parking);
         return found;
 }
 
+void edge_req_wait_all(struct fuse_edge *e, const struct timespec *until) {
+        int r = 0;
+        pthread_mutex_lock(&parking);
+        while (e->parked && r == 0)
+                r = pthread_cond_timedwait(&unparked, &parking, until);
+        pthread_mutex_unlock(&parking);
+}
+
 void edge_req_orphan_all(struct fuse_edge *e) {
-        pthread_mutex_lock(&e->lock);
+        pthread_mutex_lock(&parking);
         e->refusing = true;
         while (e->parked) {
                 struct edge_req *q = e->parked;
                 unpark(e, q);
                 fuse_req_t req = orphan(q);
-                pthread_mutex_unlock(&e->lock);
+                pthread_mutex_unlock(&parking);
                 (void)fuse_reply_err(req, EIO);
-                pthread_mutex_lock(&e->lock);
+                pthread_mutex_lock(&parking);
         }
         while (e->replying > 0)
-                pthread_cond_wait(&e->changed, &e->lock);
-        pthread_mutex_unlock(&e->lock);
+                pthread_cond_wait(&unparked, &parking);
+        pthread_mutex_unlock(&parking);
 }
 
 /* --- when nobody waits any more: what the request layer has counted for the kernel is given back --- */
@@ -150,9 +163,9 @@ static struct fs_reply nothing = {.ops = &nothing_ops};
 
 static void undo_open(const struct edge_req *q, uint64_t ino, uint64_t fh) {
         if (q->is_dir)
-                fs_releasedir(q->edge->config.fs, ino, fh, &nothing);
+                fs_releasedir(q->fs, ino, fh, &nothing);
         else
-                fs_release(q->edge->config.fs, ino, fh, &nothing);
+                fs_release(q->fs, ino, fh, &nothing);
 }
 
 /* --- from the request layer's words to the kernel's --- */
@@ -216,21 +229,24 @@ static void reply_err(struct fs_reply *r, int error) {
 
 static void reply_entry(struct fs_reply *r, const struct fs_entry *entry) {
         CLEANUP(answered) struct edge_req q = take(r);
-        struct fuse_entry_out out;
-        edge_entry_out(q.edge, entry, &out);
+        struct fuse_entry_out out = {0};
+        if (q.req)
+                edge_entry_out(q.edge, entry, &out);
         if (q.req && fuse_reply_buf(q.req, (const char *)&out, sizeof(out)) == 0) {
                 if (out.attr_valid != 0 && out.nodeid != 0)
                         edge_recheck(q.edge, entry->ino, entry->seq, false);
         } else if (entry->ino != 0) {
-                fs_forget(q.edge->config.fs, entry->ino, 1);
+                fs_forget(q.fs, entry->ino, 1);
         }
 }
 
 static void reply_attr(struct fs_reply *r, const struct fs_entry *entry) {
         CLEANUP(answered) struct edge_req q = take(r);
+        if (!q.req)
+                return;
         struct fuse_attr_out out = {.attr_valid = entry->cacheable ? q.edge->attr_valid_s : 0};
         attr_out(&entry->attr, &out.attr);
-        if (q.req && fuse_reply_buf(q.req, (const char *)&out, sizeof(out)) == 0 && out.attr_valid != 0)
+        if (fuse_reply_buf(q.req, (const char *)&out, sizeof(out)) == 0 && out.attr_valid != 0)
                 edge_recheck(q.edge, entry->ino, entry->seq, false);
 }
 
@@ -247,14 +263,15 @@ static void reply_create(struct fs_reply *r, const struct fs_entry *entry, const
                 struct fuse_entry_out entry;
                 struct fuse_open_out open;
         } out = {.open = open_out(o)};
-        edge_entry_out(q.edge, entry, &out.entry);
+        if (q.req)
+                edge_entry_out(q.edge, entry, &out.entry);
         if (q.req && fuse_reply_buf(q.req, (const char *)&out, sizeof(out)) == 0) {
                 if (out.entry.attr_valid != 0)
                         edge_recheck(q.edge, entry->ino, entry->seq, false);
                 return;
         }
         undo_open(&q, entry->ino, o->fh);
-        fs_forget(q.edge->config.fs, entry->ino, 1);
+        fs_forget(q.fs, entry->ino, 1);
 }
 
 static void reply_write(struct fs_reply *r, size_t n) {
@@ -271,12 +288,6 @@ static void reply_data(struct fs_reply *r, const struct iovec *iov, int n_iov) {
                 (void)fuse_reply_iov(q.req, iov, n_iov);
         else
                 (void)fuse_reply_buf(q.req, n_iov ? iov[0].iov_base : NULL, n_iov ? iov[0].iov_len : 0);
-        if (worker_self && worker_self->raw->opcode == FUSE_READ && !q.waits) {
-                size_t n = 0;
-                for (int i = 0; i < n_iov; i++)
-                        n += iov[i].iov_len;
-                metric_add(q.edge->config.metrics, METRIC_READ_BYTES, n);
-        }
 }
 
 static void reply_size(struct fs_reply *r, size_t n) {

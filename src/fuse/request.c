@@ -36,17 +36,13 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name) {
 }
 
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n) {
-        struct fuse_edge *e = fuse_req_userdata(req);
-        metric_add(e->config.metrics, METRIC_FUSE_FORGETS, 1);
-        fs_forget(e->config.fs, ino, n);
+        fs_forget(fs_of(req), ino, n);
         fuse_reply_none(req);
 }
 
 static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets) {
-        struct fuse_edge *e = fuse_req_userdata(req);
-        metric_add(e->config.metrics, METRIC_FUSE_FORGETS, count);
         for (size_t i = 0; i < count; i++)
-                fs_forget(e->config.fs, forgets[i].ino, forgets[i].nlookup);
+                fs_forget(fs_of(req), forgets[i].ino, forgets[i].nlookup);
         fuse_reply_none(req);
 }
 

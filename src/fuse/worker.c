@@ -9,26 +9,6 @@
 
 _Thread_local struct worker *worker_self;
 
-#define FUSE_STATX 52u /* not in linux/fuse.h of 7.38 */
-
-static const enum metric opcode_metric[] = {
-        [FUSE_LOOKUP] = METRIC_LOOKUPS,    [FUSE_GETATTR] = METRIC_GETATTRS, [FUSE_STATX] = METRIC_GETATTRS,  [FUSE_OPEN] = METRIC_OPENS,
-        [FUSE_READ] = METRIC_READS,        [FUSE_READDIR] = METRIC_READDIRS, [FUSE_READDIRPLUS] = METRIC_READDIRS,
-        [FUSE_FLUSH] = METRIC_FLUSHES,     [FUSE_GETXATTR] = METRIC_FUSE_GETXATTR, [FUSE_WRITE] = METRIC_FUSE_WRITE_CALLS,
-};
-
-static void count(struct metrics *m, const struct fuse_in_header *in) {
-        metric_add(m, METRIC_FUSE_REQUESTS, 1);
-        if (in->opcode >= ARRAY_LEN(opcode_metric) || opcode_metric[in->opcode] == 0)
-                return;
-        metric_add(m, opcode_metric[in->opcode], 1);
-        if (in->opcode == FUSE_WRITE && in->len >= sizeof(*in) + sizeof(struct fuse_write_in)) {
-                uint32_t size = ((const struct fuse_write_in *)(in + 1))->size;
-                metric_add(m, METRIC_FUSE_WRITE_BYTES, size);
-                metric_max(m, METRIC_FUSE_WRITE_MAX, size);
-        }
-}
-
 /* The extended header carries 8 bytes more than libfuse expects: the headers move up against name and value. */
 static struct fuse_in_header *shorten_setxattr(struct fuse_in_header *in, uint32_t *ret_flags) {
         if (in->len < sizeof(*in) + sizeof(struct fuse_setxattr_in))
@@ -63,7 +43,7 @@ static void handle(struct worker *w, size_t n) {
                 log_error("the kernel sent a FUSE request of %zu bytes whose header says otherwise", n);
                 return;
         }
-        count(e->config.metrics, in);
+        metric_add(e->config.metrics, METRIC_FUSE_REQUESTS, 1);
         if (in->opcode == FUSE_INTERRUPT) {
                 interrupt(e, in);
                 return;
