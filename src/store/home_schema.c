@@ -153,6 +153,14 @@ static errint_t schema_version(struct home *h, unsigned *ret) {
         return r;
 }
 
+/* The tree of a new database is an empty one, which has a root. */
+static errint_t put_root(struct home *h) {
+        CLEANUP(tree_freep) struct tree *tree = tree_new();
+        struct tree_inode_state root;
+        errint_t r = tree_inode_state(tree, INO_ROOT, &root);
+        return r < 0 ? r : home_put_inode(h, &root);
+}
+
 /* Brings the schema up to date in one transaction; a fresh file gets its identity and the first row of meta with it. */
 static errint_t migrate(struct home *h, const struct home_meta *fresh_meta) {
         unsigned version = 0;
@@ -170,6 +178,8 @@ static errint_t migrate(struct home *h, const struct home_meta *fresh_meta) {
                         r = home_prepare(h);
                 if (r == 0)
                         r = home_write_meta(h, fresh_meta);
+                if (r == 0)
+                        r = put_root(h);
         }
         if (r == 0)
                 r = home_exec(h, "COMMIT");
