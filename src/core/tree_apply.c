@@ -391,12 +391,25 @@ errint_t tree_apply(struct tree *t, const struct op *op, uint64_t seq, struct ch
 
 errint_t tree_apply_orphan(struct tree *t, const struct op *op, struct op_result *ret) {
         struct apply a = {.t = t, .op = op};
-        uint64_t ino = op->kind == OP_SETATTR ? op->setattr.ino
-                     : op->kind == OP_WRITE ? op->write.ino
-                     : op->kind == OP_SETXATTR ? op->setxattr.ino
-                     : op->removexattr.ino;
         errint_t r = op_check(op);
-        if (r == 0)
-                r = apply_to_inode(&a, ino, true);
+        if (r == 0) {
+                switch (op->kind) {
+                case OP_SETATTR:
+                        r = apply_to_inode(&a, op->setattr.ino, true);
+                        break;
+                case OP_WRITE:
+                        r = apply_to_inode(&a, op->write.ino, true);
+                        break;
+                case OP_SETXATTR:
+                        r = apply_to_inode(&a, op->setxattr.ino, true);
+                        break;
+                case OP_REMOVEXATTR:
+                        r = apply_to_inode(&a, op->removexattr.ino, true);
+                        break;
+                default:
+                        r = -EINVAL;
+                        break;
+                }
+        }
         return apply_answer(&a, r, ret);
 }
