@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs what is needed, builds, and runs a tier of the tests. Safe to run again. Root, for packages, FUSE and loop devices; without
-# them the tests that need them are skipped, with the reason, and counted.
+# them the tests that need them are skipped, with the reason, and counted. The last line counts tests, not programs.
 # usage: tools/test.sh [quick|full|nightly]       quick: under 2 minutes; full (what CI runs): under 25 minutes; nightly: hours
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -13,58 +13,83 @@ quick | full | nightly) ;;
         exit 2
         ;;
 esac
-
-tools/install-packages.sh --tests || exit 1
+[ $# -le 1 ] || { echo "usage: tools/test.sh [quick|full|nightly]" >&2; exit 2; }
 
 passed=0 failed=0 skipped=0
-failures=()
+lines=()
+start=$SECONDS
+
+fail() { # TEXT: one failure that is no test's own
+        failed=$((failed + 1))
+        lines+=("FAILED   $1")
+}
 
 # build DIR OPTION...: configures and builds; a build that fails is one failed test.
 build() {
-        local dir=$1
+        local dir=$1 began=$SECONDS
         shift
         local log=$dir.log
         mkdir -p "$(dirname "$dir")"
         if ! { cmake -S . -B "$dir" -G Ninja "$@" && ninja -C "$dir"; } >"$log" 2>&1; then
-                tail -n 40 "$log"
-                echo "FAILED  build of $dir (whole output: $log)"
-                failed=$((failed + 1))
-                failures+=("build $dir")
+                grep -E -A5 'error|FAILED|undefined' "$log" | head -n 60
+                tail -n 10 "$log"
+                fail "build of $dir (whole output: $log)"
                 return 1
         fi
-        echo "built   $dir"
+        echo "built    $dir in $((SECONDS - began)) s"
 }
 
-# run DIR LABELS [CTEST OPTION...]: runs the CTest entries that carry one of the labels and counts them from CTest's own report.
+# run DIR LABELS [CTEST OPTION...]: runs the CTest entries that carry one of the labels and counts their tests from CTest's report.
 run() {
         local dir=$1 labels=$2
         shift 2
         local report=$PWD/$dir/report.xml
         rm -f "$report"
-        ctest --test-dir "$dir" -L "^($labels)\$" --output-on-failure --output-junit "$report" "$@" || true
-        local counts
-        counts=$(tests/lib/count_junit.py "$report") || counts="0 1 0 no-report"
-        local p f s names
-        read -r p f s names <<<"$counts"
+        ctest --test-dir "$dir" -L "^($labels)\$" -j 2 --output-on-failure --no-tests=error --output-junit "$report" \
+                --test-output-size-passed 8000 --test-output-size-failed 200000 --test-output-truncation head "$@" </dev/null || true
+        local counts p f s line first=yes
+        if ! counts=$(tests/lib/count_junit.py "$report"); then
+                fail "$dir: CTest wrote no report"
+                return
+        fi
+        while IFS= read -r line; do
+                if [ $first = yes ]; then
+                        read -r p f s <<<"$line"
+                        first=no
+                elif [ -n "$line" ]; then
+                        lines+=("$line ($dir)")
+                fi
+        done <<<"$counts"
         passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-        [ -n "${names:-}" ] && failures+=("$dir: $names")
-        return 0
 }
 
-start=$SECONDS
+# What tests would leave behind if they cleaned up badly: mounts and loop devices below their own directories.
+remains() {
+        grep -o '[^ ]*/coterie-test\.[^ ]*' /proc/mounts 2>/dev/null
+        losetup --noheadings --output NAME,BACK-FILE 2>/dev/null | grep 'coterie-test\.'
+        find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'coterie-test.*' 2>/dev/null
+        true
+}
+
 labels=quick
 [ "$tier" = full ] && labels="quick|full"
 [ "$tier" = nightly ] && labels="quick|full|nightly"
 
+before=$(remains)
+if ! tools/install-packages.sh --tests; then
+        fail "packages could not be installed; what needs them follows"
+fi
 if build build -DCMAKE_BUILD_TYPE=Release; then
         run build "$labels"
 fi
 if [ "$tier" != quick ] && build build/asan -DCMAKE_BUILD_TYPE=Debug -DCOTERIE_SANITIZE=address,undefined; then
-        run build/asan "quick|sanitize"
+        COTERIE_TIMEOUT_FACTOR=4 run build/asan "quick|sanitize"
 fi
+left=$(comm -13 <(sort <<<"$before") <(remains | sort))
+[ -n "$left" ] && fail "left behind: $left"
 
-for name in "${failures[@]+"${failures[@]}"}"; do
-        echo "FAILED  $name"
+for line in "${lines[@]+"${lines[@]}"}"; do
+        echo "$line"
 done
 echo "tier $tier took $((SECONDS - start)) s"
 if [ $skipped -gt 0 ]; then
