@@ -63,11 +63,12 @@ run() {
         passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
-# What tests would leave behind if they cleaned up badly: mounts and loop devices below their own directories.
+# What tests would leave behind if they cleaned up badly: mounts, loop devices and files below the directories of this run.
+export COTERIE_RUN=$$.
 remains() {
-        grep -o '[^ ]*/coterie-test\.[^ ]*' /proc/mounts 2>/dev/null
-        losetup --noheadings --output NAME,BACK-FILE 2>/dev/null | grep 'coterie-test\.'
-        find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'coterie-test.*' 2>/dev/null
+        grep -o "[^ ]*/coterie-test\.$COTERIE_RUN[^ ]*" /proc/mounts 2>/dev/null
+        losetup --noheadings --output NAME,BACK-FILE 2>/dev/null | grep -F "coterie-test.$COTERIE_RUN"
+        find "${TMPDIR:-/tmp}" -maxdepth 1 -name "coterie-test.$COTERIE_RUN*" 2>/dev/null
         true
 }
 
@@ -75,7 +76,6 @@ labels=quick
 [ "$tier" = full ] && labels="quick|full"
 [ "$tier" = nightly ] && labels="quick|full|nightly"
 
-before=$(remains)
 if ! tools/install-packages.sh --tests; then
         fail "packages could not be installed; what needs them follows"
 fi
@@ -85,7 +85,7 @@ fi
 if [ "$tier" != quick ] && build build/asan -DCMAKE_BUILD_TYPE=Debug -DCOTERIE_SANITIZE=address,undefined; then
         COTERIE_TIMEOUT_FACTOR=4 run build/asan "quick|sanitize"
 fi
-left=$(comm -13 <(sort <<<"$before") <(remains | sort))
+left=$(remains)
 [ -n "$left" ] && fail "left behind: $left"
 
 for line in "${lines[@]+"${lines[@]}"}"; do

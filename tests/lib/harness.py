@@ -287,7 +287,7 @@ def make_work():
     if os.getpid() != 1:
         raise AssertionError('not the first process of a PID namespace')
     run('mount', '--make-rprivate', '/')
-    WORK = tempfile.mkdtemp(prefix='coterie-test.')
+    WORK = tempfile.mkdtemp(prefix='coterie-test.%s' % os.environ.get('COTERIE_RUN', ''))
     os.chmod(WORK, 0o755)
     with open('/proc/meminfo') as f:
         available = next(int(line.split()[1]) << 10 for line in f if line.startswith('MemAvailable'))

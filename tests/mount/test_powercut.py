@@ -1,0 +1,187 @@
+"""Power cuts: the daemon is stopped under load, what the block device has received by then is copied, mounted elsewhere and opened.
+
+One worker, so that its operations have an order; after each it writes the operation's number into an xattr of its directory. What comes back must
+be the state after some number of operations, at level `file` no fewer than were acknowledged, at `filesystem` no fewer than the last
+fsync covered. Someone else calls syncfs now and then, so that at `none` the device has more than nothing.
+"""
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+
+from daemon import Daemon
+from harness import at_least, eq, test
+from machine import Image, syncfs
+from workload import Generator, Journal, Stopped, carry_out, difference, snapshot
+
+ROUNDS = int(os.environ.get('COTERIE_POWERCUTS', '5'))
+SEQUENCE = 'user.sequence'
+
+
+def work(root, seed, journal):
+    generator, number = Generator(seed, barriers=True), 0
+    try:
+        while True:
+            op = generator.next()
+            journal.put('begin', number, op)
+            result = carry_out(root, op, on_step=lambda i: journal.put('step', number, i))
+            journal.put('end', number, result)
+            os.setxattr(root, SEQUENCE, b'%d' % number)
+            journal.put('sequence', number)
+            number += 1
+    except (Stopped, OSError):
+        pass
+
+
+def fork(function, *arguments):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            function(*arguments)
+        except BaseException as e:
+            print('worker: %r' % e, file=sys.stderr)
+        os._exit(0)
+    return pid
+
+
+def write_back(directory, seed):
+    """The kernel's own writeback, at moments of its own."""
+    r = random.Random(seed)
+    while True:
+        time.sleep(r.uniform(0.05, 0.4))
+        syncfs(directory)
+
+
+class Acknowledged:
+    """From the journal: operations, the last one whose number was acknowledged, and the last that an fsync covers."""
+
+    def __init__(self, path):
+        import json
+        self.operations, self.steps, self.sequence, self.covered = [], [], -1, -1
+        with open(path) as f:
+            for line in f:
+                if not line.endswith('\n'):
+                    break
+                words = json.loads(line)
+                if words[0] == 'begin':
+                    self.operations.append(words[2])
+                    self.steps.append(0)
+                elif words[0] == 'step':
+                    self.steps[-1] = words[2] + 1
+                elif words[0] == 'end' and words[2] == 0 and self.operations[-1][0] in ('fsync', 'fsyncdir'):
+                    self.covered = words[1] - 1
+                elif words[0] == 'sequence':
+                    self.sequence = words[1]
+
+
+def one_round(t, level, number):
+    base = t.dir / ('%s%d' % (level, number))
+    r = random.Random('%s %d' % (level, number))
+    image = Image(base / 'image', 512 << 20)
+    t.images.append(image)
+    d = Daemon(base / 'd', db=image.directory + '/tree.db', level=level, options=['--log-size', r.choice(['1M', '16M']), '--commit-interval', '300ms'])
+    t.daemons.append(d)
+    d.start()
+    root = d.mnt / 'work'
+    root.mkdir()
+    os.setxattr(root, SEQUENCE, b'-1')
+    d.sync()
+    journal = Journal(base / 'journal')
+    worker, other = fork(work, root, number, journal), fork(write_back, image.directory, number)
+    time.sleep(r.uniform(0.3, 1.5))
+    d.signal(signal.SIGSTOP)
+    os.kill(other, signal.SIGKILL)
+    os.waitpid(other, 0)
+    time.sleep(0.01)  # what the worker wrote to its journal before it came to a halt
+    said = Acknowledged(base / 'journal')
+    cut = str(base / 'cut.img')
+    image.snapshot(cut)
+    d.kill()
+    d.detach()
+    os.kill(worker, signal.SIGKILL)
+    os.waitpid(worker, 0)
+    image.close()
+
+    after = Image(base / 'after', 0, path=cut)
+    t.images.append(after)
+    e = Daemon(base / 'e', db=after.directory + '/tree.db', level=level)
+    t.daemons.append(e)
+    e.start()
+    root = e.mnt / 'work'
+    found = int(os.getxattr(root, SEQUENCE))
+    compare(base / 'model', root, found, said)
+    bound = {'none': -1, 'filesystem': said.covered, 'file': said.sequence}[level]
+    at_least(found, bound, 'level %s, round %d: operations that came back, of %d acknowledged' % (level, number, said.sequence))
+    if level == 'file' and found == said.sequence:
+        steps_back(base / 'model', root, found, said)
+    e.stop()
+    eq(e.check().returncode, 0, 'coterie check')
+    after.close()
+    os.unlink(cut)
+    shutil.rmtree(base, ignore_errors=True)
+    return said.sequence - found, said.sequence + 1
+
+
+def compare(model, root, found, said):
+    """The tree is the one after `found` operations, or with some steps of the next one as well."""
+    model.mkdir()
+    for op in said.operations[:found + 1]:
+        carry_out(model, op)
+    got = snapshot(root)
+    first = difference(got, snapshot(model))
+    if not first:
+        return
+    if found + 1 < len(said.operations):
+        op = said.operations[found + 1]
+        for upto in (1, 2, 3):
+            shutil.rmtree(model)
+            model.mkdir()
+            for earlier in said.operations[:found + 1]:
+                carry_out(model, earlier)
+            carry_out(model, op, upto=upto)
+            if not difference(got, snapshot(model)):
+                return
+    raise AssertionError('no state of the worker: after operation %d\n%s' % (found, first))
+
+
+def steps_back(model, root, found, said):
+    """Level file: the acknowledged steps of the operation under way are there, too."""
+    if found + 1 < len(said.operations) and said.steps[found + 1]:
+        op, steps = said.operations[found + 1], said.steps[found + 1]
+        got = snapshot(root)
+        for upto in range(steps, 4):
+            shutil.rmtree(model)
+            model.mkdir()
+            for earlier in said.operations[:found + 1]:
+                carry_out(model, earlier)
+            carry_out(model, op, upto=upto)
+            if not difference(got, snapshot(model)):
+                return
+        raise AssertionError('the first %d steps of %r were acknowledged and are lost' % (steps, op))
+
+
+def rounds(t, level):
+    lost, total, with_loss = 0, 0, 0
+    for number in range(ROUNDS):
+        gone, operations = one_round(t, level, number)
+        lost, total, with_loss = lost + gone, total + operations, with_loss + (gone > 0)
+    t.note('%d power cuts at level %s: %d of %d operations gone, in %d of the rounds' % (ROUNDS, level, lost, total, with_loss))
+    return with_loss
+
+
+@test(timeout=1200)
+def power_cuts_at_level_file(t):
+    eq(rounds(t, 'file'), 0, 'rounds that lost an acknowledged operation')
+
+
+@test(timeout=1200)
+def power_cuts_at_level_filesystem(t):
+    rounds(t, 'filesystem')
+
+
+@test(timeout=1200)
+def power_cuts_at_level_none(t):
+    # That something is lost here shows that the cut is one.
+    at_least(rounds(t, 'none'), 1, 'rounds that lost something at level none')
