@@ -11,8 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define INIT_TIMEOUT_S 10
+#define INIT_TIMEOUT_MS 10000
 #define STOP_WAIT_MS 300 /* for requests that wait for an operation, before they are answered with EIO */
+#define LINGER_MS 100    /* for the session to end after unmounting: the mount may live on in another namespace */
+#define ABORT_MS 1000
 
 /* --- what libfuse wants --- */
 
@@ -53,6 +55,15 @@ static errint_t session_new(struct fuse_edge *e) {
         return -EIO;
 }
 
+static struct timespec after_ms(clockid_t clock, long ms) {
+        struct timespec t;
+        (void)clock_gettime(clock, &t); /* cannot fail with the clocks used here */
+        t.tv_nsec += ms % 1000 * 1000000L;
+        t.tv_sec += ms / 1000 + t.tv_nsec / 1000000000L;
+        t.tv_nsec %= 1000000000L;
+        return t;
+}
+
 /* --- threads --- */
 
 static unsigned thread_count(const struct fuse_edge_config *config) {
@@ -62,8 +73,12 @@ static unsigned thread_count(const struct fuse_edge_config *config) {
 }
 
 static errint_t worker_start(struct worker *w) {
+        struct fuse_edge *e = w->edge;
+        pthread_mutex_lock(&e->lock);
         int r = pthread_create(&w->thread, NULL, worker_main, w);
         w->started = r == 0;
+        e->running += r == 0;
+        pthread_mutex_unlock(&e->lock);
         return -r;
 }
 
@@ -85,9 +100,7 @@ static errint_t workers_new(struct fuse_edge *e) {
 }
 
 static errint_t wait_ready(struct fuse_edge *e) {
-        struct timespec until;
-        (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail with this clock */
-        until.tv_sec += INIT_TIMEOUT_S;
+        struct timespec until = after_ms(CLOCK_MONOTONIC, INIT_TIMEOUT_MS);
         int r = 0;
         pthread_mutex_lock(&e->lock);
         while (!e->ready && !e->ended && r == 0)
@@ -187,13 +200,26 @@ errint_t fuse_edge_start(const struct fuse_edge_config *config, struct fuse_edge
         return 0;
 }
 
-static void wait_answered(struct fuse_edge *e) {
-        struct timespec until;
-        (void)clock_gettime(CLOCK_REALTIME, &until); /* cannot fail with this clock */
-        until.tv_nsec += STOP_WAIT_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000L;
-        until.tv_nsec %= 1000000000L;
-        edge_req_wait_all(e, &until);
+static bool workers_ended(struct fuse_edge *e, long within_ms) {
+        struct timespec until = after_ms(CLOCK_MONOTONIC, within_ms);
+        int r = 0;
+        pthread_mutex_lock(&e->lock);
+        while (e->running > 0 && r == 0)
+                r = pthread_cond_timedwait(&e->changed, &e->lock, &until);
+        bool ended = e->running == 0;
+        pthread_mutex_unlock(&e->lock);
+        return ended;
+}
+
+/* Unmounting ends the session, and with it the workers, unless somebody goes on using it. */
+static void workers_stop(struct fuse_edge *e, bool unmounted) {
+        if (!workers_ended(e, unmounted ? LINGER_MS : 0) && (edge_abort(e->mount) < 0 || !workers_ended(e, ABORT_MS)))
+                for (unsigned i = 0; i < e->n_workers; i++)
+                        if (e->workers[i].started)
+                                (void)pthread_cancel(e->workers[i].thread); /* before Linux 5.2; they allow it while they wait for a request */
+        for (unsigned i = 0; i < e->n_workers && e->workers; i++)
+                if (e->workers[i].started)
+                        pthread_join(e->workers[i].thread, NULL);
 }
 
 void fuse_edge_stop(struct fuse_edge *e) {
@@ -202,19 +228,14 @@ void fuse_edge_stop(struct fuse_edge *e) {
         pthread_mutex_lock(&e->lock);
         e->stopping = true;
         pthread_mutex_unlock(&e->lock);
-        if (e->mounted)
-                edge_unmount(e->mountpoint, e->mount);
-        wait_answered(e);
+        bool unmounted = e->mounted && edge_unmount(e->mountpoint, e->mount);
+        struct timespec until = after_ms(CLOCK_REALTIME, STOP_WAIT_MS);
+        edge_req_wait_all(e, &until);
         /* Names that are being expired wait for local operations: these are answered while the workers still run. */
         edge_req_orphan_all(e);
         if (e->notify)
                 notify_stop(e->notify);
-        for (unsigned i = 0; i < e->n_workers && e->workers; i++)
-                if (e->workers[i].started)
-                        (void)pthread_cancel(e->workers[i].thread); /* ESRCH: it has seen the end already */
-        for (unsigned i = 0; i < e->n_workers && e->workers; i++)
-                if (e->workers[i].started)
-                        pthread_join(e->workers[i].thread, NULL);
+        workers_stop(e, unmounted);
         edge_req_orphan_all(e);
         edge_free(e);
 }

@@ -81,6 +81,7 @@ struct fuse_edge {
         pthread_cond_t changed;
         bool ready, ended, stopping; /* protected by lock */
         errint_t end_error;          /* protected by lock */
+        unsigned running;            /* protected by lock: workers */
         struct edge_req *parked;     /* parking */
         unsigned replying;           /* parking: answers being written by threads that are not workers */
         bool refusing;               /* parking: what cannot be answered at once gets EIO */
@@ -90,8 +91,11 @@ struct fuse_edge {
 /* Resolves the mountpoint, detaches dead mounts from it. Fills reason on failure. */
 errint_t edge_mount_prepare(const char *mountpoint, char **ret_path, char *reason, size_t reason_size);
 errint_t edge_mount(const struct fuse_edge_config *config, const char *path, int *ret_fd, struct mount_id *ret_id, char *reason, size_t reason_size);
-/* Writes back mapped pages and unmounts, lazily when busy. Does nothing when another mount is there by now. */
-void edge_unmount(const char *path, struct mount_id id);
+/* Writes back mapped pages and unmounts, lazily when busy: false then, for somebody goes on using it. Does nothing when another mount is
+ * there by now. */
+bool edge_unmount(const char *path, struct mount_id id);
+/* Ends the connection, whoever uses it: their calls fail with ENOTCONN from now on. */
+errint_t edge_abort(struct mount_id id);
 
 /* init.c */
 void edge_init(void *userdata, struct fuse_conn_info *conn); /* fuse_lowlevel_ops.init */

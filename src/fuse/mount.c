@@ -193,10 +193,10 @@ errint_t edge_mount(const struct fuse_edge_config *config, const char *path, int
         return 0;
 }
 
-void edge_unmount(const char *path, struct mount_id id) {
+bool edge_unmount(const char *path, struct mount_id id) {
         struct found_mount m = find_mount(path);
         if (!m.found || m.id.dev_major != id.dev_major || m.id.dev_minor != id.dev_minor)
-                return;
+                return false;
         /* Stores through mmap that are still in the page cache become WRITEs now; after the session is closed they would be lost. */
         int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd >= 0) {
@@ -205,8 +205,22 @@ void edge_unmount(const char *path, struct mount_id id) {
                 (void)close(fd); /* a directory: nothing to lose */
         }
         if (umount2(path, UMOUNT_NOFOLLOW) == 0)
-                return;
-        if (errno == EBUSY && umount2(path, UMOUNT_NOFOLLOW | MNT_DETACH) == 0)
-                return;
-        log_warning("cannot unmount %s: %s", QUOTED(path), strerror(errno));
+                return true;
+        if (errno != EBUSY || umount2(path, UMOUNT_NOFOLLOW | MNT_DETACH) < 0)
+                log_warning("cannot unmount %s: %s", QUOTED(path), strerror(errno));
+        return false;
+}
+
+/* The control filesystem has a file per connection that ends it. It is mounted nowhere: not every system has it at its usual place. */
+errint_t edge_abort(struct mount_id id) {
+        cleanup_fd int context = fsopen("fusectl", FSOPEN_CLOEXEC);
+        if (context < 0 || fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+                return -errno;
+        cleanup_fd int root = fsmount(context, FSMOUNT_CLOEXEC, 0);
+        if (root < 0)
+                return -errno;
+        char name[64];
+        (void)snprintf(name, sizeof(name), "%u/abort", id.dev_major << 20 | id.dev_minor);
+        cleanup_fd int file = openat(root, name, O_WRONLY | O_CLOEXEC);
+        return file < 0 || write(file, "1", 1) != 1 ? -errno : 0;
 }

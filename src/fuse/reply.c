@@ -202,11 +202,12 @@ void edge_entry_out(const struct fuse_edge *e, const struct fs_entry *entry, str
         }
 }
 
-static struct fuse_open_out open_out(const struct fs_open_out *o) {
+static struct fuse_open_out open_out(const struct fuse_edge *e, const struct fs_open_out *o) {
+        bool cache_dir = o->cache_readdir && e->entry_valid_s != 0; /* notify.h says why not otherwise */
         return (struct fuse_open_out){
                 .fh = o->fh,
                 .open_flags = (o->keep_cache ? FOPEN_KEEP_CACHE : 0u) | (o->direct_io ? FOPEN_DIRECT_IO : 0u) | (o->nonseekable ? FOPEN_NONSEEKABLE : 0u) |
-                              (o->cache_readdir ? FOPEN_CACHE_DIR : 0u) | (o->noflush ? FOPEN_NOFLUSH : 0u),
+                              (cache_dir ? FOPEN_CACHE_DIR : 0u) | (o->noflush ? FOPEN_NOFLUSH : 0u),
         };
 }
 
@@ -252,7 +253,9 @@ static void reply_attr(struct fs_reply *r, const struct fs_entry *entry) {
 
 static void reply_open(struct fs_reply *r, const struct fs_open_out *o) {
         CLEANUP(answered) struct edge_req q = take(r);
-        struct fuse_open_out out = open_out(o);
+        struct fuse_open_out out = {0};
+        if (q.req)
+                out = open_out(q.edge, o);
         if (!q.req || fuse_reply_buf(q.req, (const char *)&out, sizeof(out)) < 0)
                 undo_open(&q, q.ino, o->fh);
 }
@@ -262,9 +265,11 @@ static void reply_create(struct fs_reply *r, const struct fs_entry *entry, const
         struct {
                 struct fuse_entry_out entry;
                 struct fuse_open_out open;
-        } out = {.open = open_out(o)};
-        if (q.req)
+        } out = {0};
+        if (q.req) {
+                out.open = open_out(q.edge, o);
                 edge_entry_out(q.edge, entry, &out.entry);
+        }
         if (q.req && fuse_reply_buf(q.req, (const char *)&out, sizeof(out)) == 0) {
                 if (out.entry.attr_valid != 0)
                         edge_recheck(q.edge, entry->ino, entry->seq, false);

@@ -36,13 +36,18 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name) {
 }
 
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n) {
-        fs_forget(fs_of(req), ino, n);
+        struct fuse_edge *e = fuse_req_userdata(req);
+        notify_forgotten(e->notify, ino);
+        fs_forget(e->config.fs, ino, n);
         fuse_reply_none(req);
 }
 
 static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets) {
-        for (size_t i = 0; i < count; i++)
-                fs_forget(fs_of(req), forgets[i].ino, forgets[i].nlookup);
+        struct fuse_edge *e = fuse_req_userdata(req);
+        for (size_t i = 0; i < count; i++) {
+                notify_forgotten(e->notify, forgets[i].ino);
+                fs_forget(e->config.fs, forgets[i].ino, forgets[i].nlookup);
+        }
         fuse_reply_none(req);
 }
 

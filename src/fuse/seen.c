@@ -16,8 +16,11 @@ struct node {
 struct leaf {
         _Atomic uint64_t word[LEAF_WORDS];
 };
+#define TIMES 4096u
+#define CROSSING_NS UINT64_C(50000000)
 struct seen {
         struct node root;
+        _Atomic uint64_t told_ns[TIMES]; /* by the low bits of the number */
 };
 
 struct seen *seen_new(void) {
@@ -52,9 +55,26 @@ static void *child_of(struct node *n, uint64_t index, size_t size) {
         return child;
 }
 
-void seen_mark(struct seen *s, uint64_t ino) {
-        if (ino >> INO_BITS != 0)
+static bool is_kept(uint64_t ino) {
+        return ino >> INO_BITS == 0;
+}
+
+void seen_forgotten(struct seen *s, uint64_t ino, uint64_t now_ns) {
+        _Atomic uint64_t *told = &s->told_ns[ino % TIMES];
+        uint64_t was = atomic_load_explicit(told, memory_order_relaxed);
+        if (is_kept(ino) && now_ns - was >= CROSSING_NS)
+                (void)atomic_compare_exchange_strong(told, &was, 0); /* told again meanwhile: stays */
+}
+
+bool seen_recently(const struct seen *s, uint64_t ino, uint64_t now_ns) {
+        uint64_t told = is_kept(ino) ? atomic_load(&s->told_ns[ino % TIMES]) : 0;
+        return told != 0 && (told > now_ns || now_ns - told < SEEN_RECENT_NS);
+}
+
+void seen_mark(struct seen *s, uint64_t ino, uint64_t now_ns) {
+        if (!is_kept(ino))
                 return;
+        atomic_store(&s->told_ns[ino % TIMES], now_ns);
         struct node *upper = child_of(&s->root, ino >> (2 * NODE_BITS + LEAF_BITS), sizeof(struct node));
         struct node *lower = child_of(upper, ino >> (NODE_BITS + LEAF_BITS), sizeof(struct node));
         struct leaf *leaf = child_of(lower, ino >> LEAF_BITS, sizeof(struct leaf));

@@ -84,6 +84,7 @@ void worker_end(struct fuse_edge *e, errint_t error) {
         pthread_mutex_lock(&e->lock);
         bool first = e->ready && !e->ended && !e->stopping;
         e->ended = true;
+        e->running--;
         if (error < 0 && e->end_error == 0)
                 e->end_error = error;
         pthread_cond_broadcast(&e->changed);

@@ -103,40 +103,43 @@ START_TEST(refuses_a_living_mount) {
 }
 END_TEST
 
-/* Mounts in a process that is then killed, while another one sits in the mount. */
-static void leave_dead_mount(struct fixture *f, pid_t *ret_sitter) {
+/* Mounts in a process that is then killed while another one sits in the mount. */
+static void leave_dead_mount(char mountpoint[static 64], pid_t *ret_sitter) {
         int ready[2];
-        ck_assert_int_eq(pipe(ready), 0);
+        ck_assert_int_eq(pipe2(ready, O_CLOEXEC), 0);
         pid_t daemon = fork();
         ck_assert_int_ge(daemon, 0);
         if (daemon == 0) {
-                char reason[512];
-                char c = fixture_mount(f, NULL, reason, sizeof(reason)) == 0 ? 'y' : 'n';
-                (void)!write(ready[1], &c, 1);
+                struct fixture f;
+                fixture_start(&f, NULL);
+                (void)!write(ready[1], f.mountpoint, sizeof(f.mountpoint));
                 for (;;)
                         pause();
         }
-        char c = 'n';
-        ck_assert_int_eq(read(ready[0], &c, 1), 1);
-        ck_assert_int_eq(c, 'y');
+        ck_assert_int_eq(read(ready[0], mountpoint, 64), 64);
         close(ready[0]);
         close(ready[1]);
-        *ret_sitter = SH("cd \"$1\" && : > sits && exec sleep 100", "sh", f->mountpoint);
+        *ret_sitter = SH("cd \"$1\" && : > sits && exec sleep 100", "sh", mountpoint);
         struct stat st;
-        while (stat(fixture_path(f, "sits"), &st) < 0)
+        char path[128];
+        (void)snprintf(path, sizeof(path), "%s/sits", mountpoint);
+        while (stat(path, &st) < 0)
                 usleep(1000);
         kill(daemon, SIGKILL);
         ck_assert_int_eq(waitpid(daemon, NULL, 0), daemon);
-        ck_assert_int_eq(stat(fixture_path(f, "other"), &st), -1);
+        (void)snprintf(path, sizeof(path), "%s/other", mountpoint);
+        ck_assert_int_eq(stat(path, &st), -1);
         ck_assert_int_eq(errno, ENOTCONN);
 }
 
 START_TEST(detaches_a_dead_mount) {
         struct fixture f;
         pid_t sitter;
-        char reason[512] = "", line[1024];
+        char dead[64], reason[512] = "", line[1024];
+        leave_dead_mount(dead, &sitter);
         fixture_prepare(&f);
-        leave_dead_mount(&f, &sitter);
+        ck_assert_int_eq(rmdir(f.mountpoint), 0);
+        memcpy(f.mountpoint, dead, sizeof(dead));
         ck_assert_msg(fixture_mount(&f, NULL, reason, sizeof(reason)) == 0, "%s", reason);
         ck_assert_int_eq(mkdir(fixture_path(&f, "works"), 0755), 0);
         kill(sitter, SIGKILL);

@@ -1,0 +1,149 @@
+/* notify_inode.c: attributes, pages and listings; inodes in doubt; the fence behind a change set. */
+#include "notify_internal.h"
+
+#include <time.h>
+
+#define FENCE_SPINS 64
+#define PAUSE_NS 50000
+#define DOUBT_WAIT_NS UINT64_C(20000000) /* how long a change set waits for an inode in doubt */
+
+static void pause_ns(long ns) {
+        (void)nanosleep(&(struct timespec){.tv_nsec = ns}, NULL); /* too short a pause is looked at again */
+}
+
+/* The kernel does not know the inode, but was told of it so recently that it may be about to. */
+static bool in_doubt(const struct notify *n, uint64_t ino, errint_t error) {
+        return error == -ENOENT && seen_recently(n->seen, ino, notify_now_ns());
+}
+
+void notify_inode_surely(struct notify *n, uint64_t ino, int64_t offset, int64_t length) {
+        uint64_t began = notify_now_ns();
+        for (;;) {
+                if (!in_doubt(n, ino, notify_send_inode(n->edge, ino, offset, length)))
+                        return; /* any other error: the session is ending */
+                if (notify_now_ns() - began >= DOUBT_WAIT_NS)
+                        break;
+                pause_ns(PAUSE_NS);
+        }
+        if (n->edge->epoch)
+                (void)notify_send_epoch(n->edge); /* fails only when the session is ending */
+        /* Who has it open already finds out as soon as the kernel knows it. */
+        struct task *t = task_new(TASK_INODE, ino, NULL, NULL, 0);
+        t->offset = offset;
+        t->length = length;
+        pthread_mutex_lock(&n->lock);
+        queue_add(&n->doubts, t);
+        monitor_wake(n);
+        pthread_mutex_unlock(&n->lock);
+}
+
+void notify_doubts(struct notify *n) {
+        struct queue again;
+        queue_init(&again);
+        for (struct task *t; !n->stopping && (t = queue_take(&n->doubts, &n->doubts.head));) {
+                pthread_mutex_unlock(&n->lock);
+                bool still = in_doubt(n, t->ino, notify_send_inode(n->edge, t->ino, t->offset, t->length));
+                pthread_mutex_lock(&n->lock);
+                if (still)
+                        queue_add(&again, t);
+                else
+                        free(t);
+        }
+        while (again.head)
+                queue_add(&n->doubts, queue_take(&again, &again.head));
+}
+
+/* --- everything: another history was taken over --- */
+
+static bool forget_one(void *ctx, uint64_t ino) {
+        struct notify *n = ctx;
+        errint_t r = notify_send_inode(n->edge, ino, 0, 0);
+        if (in_doubt(n, ino, r)) {
+                notify_inode_surely(n, ino, 0, 0);
+                return true;
+        }
+        return r != -ENOENT;
+}
+
+static void forget_all(struct notify *n) {
+        if (n->edge->epoch)
+                (void)notify_send_epoch(n->edge); /* fails only when the session is ending */
+        seen_each(n->seen, forget_one, n);
+}
+
+/* --- the fence --- */
+
+static bool workers_passed(const struct fuse_edge *e, uint64_t generation) {
+        for (unsigned i = 0; i < e->n_workers; i++) {
+                uint64_t active = atomic_load(&e->workers[i].active);
+                if (active != 0 && active < generation)
+                        return false;
+        }
+        return true;
+}
+
+/* The lock is held, and released while working. */
+static void run_recheck(struct notify *n) {
+        struct task *t = queue_take(&n->rechecks, &n->rechecks.head);
+        n->rechecks_running++;
+        pthread_mutex_unlock(&n->lock);
+        notify_inode_surely(n, t->ino, t->offset, t->length);
+        free(t);
+        pthread_mutex_lock(&n->lock);
+        if (--n->rechecks_running == 0)
+                pthread_cond_broadcast(&n->recheck_idle);
+}
+
+/* Waits, without the lock, until no worker is within a request that began before the change set; those requests are answered from
+ * memory. Then what these workers found stale is notified. */
+static void run_fence(struct notify *n, uint64_t generation) {
+        for (int i = 0; !workers_passed(n->edge, generation); i++)
+                pause_ns(i < FENCE_SPINS ? 0 : PAUSE_NS);
+        pthread_mutex_lock(&n->lock);
+        while (n->rechecks.head || n->rechecks_running > 0)
+                if (n->rechecks.head)
+                        run_recheck(n);
+                else
+                        pthread_cond_wait(&n->recheck_idle, &n->lock);
+        pthread_mutex_unlock(&n->lock);
+}
+
+static void run_task(struct notify *n, const struct task *t) {
+        switch (t->kind) {
+        case TASK_INODE:
+                notify_inode_surely(n, t->ino, t->offset, t->length);
+                break;
+        case TASK_FENCE:
+                run_fence(n, t->batch->generation);
+                break;
+        case TASK_ALL:
+                forget_all(n);
+                break;
+        case TASK_NAME:
+                UNREACHABLE();
+        }
+}
+
+void *notify_inode_main(void *arg) {
+        struct notify *n = arg;
+        pthread_mutex_lock(&n->lock);
+        while (!n->stopping) {
+                if (n->rechecks.head) {
+                        run_recheck(n);
+                        continue;
+                }
+                struct task *t = queue_take(&n->inodes, &n->inodes.head);
+                if (!t) {
+                        pthread_cond_wait(&n->inode_work, &n->lock);
+                        continue;
+                }
+                pthread_mutex_unlock(&n->lock);
+                run_task(n, t);
+                pthread_mutex_lock(&n->lock);
+                batch_settle(n, t->batch);
+                free(t);
+                batches_drain(n);
+        }
+        pthread_mutex_unlock(&n->lock);
+        return NULL;
+}
