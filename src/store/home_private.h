@@ -45,7 +45,8 @@ errint_t home_error(struct home *h, int code);
 void home_damaged(struct home *h, const char *what);
 
 /* home_schema.c */
-errint_t home_connect(struct home *h, const struct home_meta *fresh, char *ret_reason, size_t reason_size);
+/* fresh: the first row of meta for a file that holds nothing yet; NULL: there must be something. */
+errint_t home_connect(struct home *h, const struct home_meta *fresh, bool *ret_fresh, char *ret_reason, size_t reason_size);
 void home_disconnect(struct home *h);
 errint_t home_read_meta(struct home *h, struct home_meta *ret); /* -EBADMSG: no row, or its CRC differs */
 errint_t home_exec(struct home *h, const char *sql);

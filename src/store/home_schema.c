@@ -58,7 +58,7 @@ static errint_t pragma_text(struct home *h, const char *name, char *ret, size_t 
 
 struct pragma {
         const char *name, *value, *read_back;
-        bool when_fresh; /* part of the file: can only be set before the first page is written */
+        bool when_fresh; /* part of the file: counts only before the first page is written */
 };
 #define TEXT_OF_(x) #x
 #define TEXT_OF(x) TEXT_OF_(x)
@@ -80,17 +80,14 @@ static const struct pragma pragmas[] = {
         {"journal_size_limit", "-1", "-1", false}, /* the journal keeps its place on the disk */
 };
 
-static errint_t apply_pragma(struct home *h, const struct pragma *p, bool fresh, char *ret_reason, size_t reason_size) {
+static errint_t apply_pragma(struct home *h, const struct pragma *p, char *ret_reason, size_t reason_size) {
         char sql[96], back[32] = "";
-        errint_t r = 0;
-        if (!p->when_fresh || fresh) {
-                (void)snprintf(sql, sizeof(sql), "PRAGMA %s = %s", p->name, p->value); /* fits: see the table */
-                r = home_exec(h, sql);
-        }
+        (void)snprintf(sql, sizeof(sql), "PRAGMA %s = %s", p->name, p->value); /* fits: see the table */
+        errint_t r = home_exec(h, sql);
         if (r == 0)
                 r = pragma_text(h, p->name, back, sizeof(back));
-        if (r == 0 && p->when_fresh && !fresh && strcmp(p->name, "page_size") == 0)
-                return 0; /* an older file keeps its page size */
+        if (r == 0 && p->when_fresh)
+                return 0; /* a file that is there keeps what it was made with */
         /* A memory-mapped build option may answer nothing at all for mmap_size: then there is none. */
         if (r == -EIO && strcmp(p->name, "mmap_size") == 0)
                 return 0;
@@ -111,7 +108,15 @@ static uint32_t be32(const uint8_t *p) {
         return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-static errint_t peek(struct home *h, bool *ret_fresh, char *ret_reason, size_t reason_size) {
+/* The first page of a database whose creation was interrupted may be missing while later ones are there. */
+static bool all_zeros(const uint8_t *p, size_t n) {
+        while (n > 0 && p[n - 1] == 0)
+                n--;
+        return n == 0;
+}
+
+/* ret_new: it does not exist, or holds nothing yet. */
+static errint_t peek(struct home *h, bool *ret_new, char *ret_reason, size_t reason_size) {
         bool exists = false;
         struct disk_file *f = NULL;
         uint8_t head[100] = {0};
@@ -126,13 +131,13 @@ static errint_t peek(struct home *h, bool *ret_fresh, char *ret_reason, size_t r
                 (void)snprintf(ret_reason, reason_size, "%s: cannot be read: %s", h->path, strerror(-r));
                 return r;
         }
-        *ret_fresh = got == 0;
-        if (got == 0) {
-                if (!h->read_only)
-                        return 0;
-                (void)snprintf(ret_reason, reason_size, "%s: %s", h->path, exists ? "is empty" : "does not exist");
+        *ret_new = !exists;
+        if (!exists && h->read_only) {
+                (void)snprintf(ret_reason, reason_size, "%s: does not exist", h->path);
                 return -ENOENT;
         }
+        if (all_zeros(head, got))
+                return 0;
         if (got < sizeof(head) || memcmp(head, "SQLite format 3", 16) != 0 || be32(head + 68) != HOME_APPLICATION_ID) {
                 (void)snprintf(ret_reason, reason_size, "%s: is not a Coterie database; left as it is", h->path);
                 return -EBADMSG;
@@ -145,9 +150,9 @@ static errint_t peek(struct home *h, bool *ret_fresh, char *ret_reason, size_t r
         return 0;
 }
 
-static errint_t schema_version(struct home *h, unsigned *ret) {
+static errint_t pragma_number(struct home *h, const char *name, unsigned *ret) {
         char text[32] = "";
-        errint_t r = pragma_text(h, "user_version", text, sizeof(text));
+        errint_t r = pragma_text(h, name, text, sizeof(text));
         if (r == 0)
                 *ret = (unsigned)strtoul(text, NULL, 10);
         return r;
@@ -165,8 +170,8 @@ static errint_t put_root(struct home *h) {
 static errint_t migrate(struct home *h, const struct home_meta *fresh_meta) {
         unsigned version = 0;
         char sql[64];
-        errint_t r = schema_version(h, &version);
-        if (r < 0 || (version >= HOME_SCHEMA && !fresh_meta))
+        errint_t r = pragma_number(h, "user_version", &version);
+        if (r < 0 || version >= HOME_SCHEMA)
                 return r;
         r = home_exec(h, "BEGIN IMMEDIATE");
         for (; r == 0 && version < HOME_SCHEMA; version++)
@@ -192,8 +197,31 @@ static bool is_damage(errint_t r) {
         return r == -EBADMSG;
 }
 
-errint_t home_connect(struct home *h, const struct home_meta *fresh, char *ret_reason, size_t reason_size) {
-        int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_EXRESCODE | (fresh ? SQLITE_OPEN_CREATE : 0);
+/* What an interrupted creation left is rolled back by SQLite when it is first read: the file is empty then. */
+static errint_t bring_up(struct home *h, const struct home_meta *fresh, bool *ret_fresh, char *ret_reason, size_t reason_size) {
+        unsigned pages = 0;
+        errint_t r = 0;
+        for (size_t i = 0; r == 0 && i < ARRAY_LEN(pragmas); i++)
+                r = apply_pragma(h, &pragmas[i], ret_reason, reason_size);
+        if (r == 0)
+                r = pragma_number(h, "page_count", &pages);
+        if (r < 0)
+                return r;
+        *ret_fresh = pages == 0;
+        if (pages == 0 && (h->read_only || !fresh)) {
+                (void)snprintf(ret_reason, reason_size, "%s: is empty", h->path);
+                return -ENOENT;
+        }
+        r = migrate(h, pages == 0 ? fresh : NULL);
+        if (r == 0)
+                r = home_prepare(h);
+        if (r < 0 && !is_damage(r))
+                (void)snprintf(ret_reason, reason_size, "%s: %s: %s", h->path, strerror(-r), sqlite3_errmsg(h->db));
+        return r;
+}
+
+errint_t home_connect(struct home *h, const struct home_meta *fresh, bool *ret_fresh, char *ret_reason, size_t reason_size) {
+        int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_EXRESCODE | (h->read_only || !fresh ? 0 : SQLITE_OPEN_CREATE);
         errint_t r = home_error(h, sqlite3_open_v2(h->path, &h->db, flags, vfs_name(h->vfs)));
         if (r < 0) {
                 if (r == -EBUSY)
@@ -202,16 +230,9 @@ errint_t home_connect(struct home *h, const struct home_meta *fresh, char *ret_r
                         (void)snprintf(ret_reason, reason_size, "%s: cannot be opened: %s", h->path, strerror(-r));
                 return r;
         }
-        for (size_t i = 0; r == 0 && i < ARRAY_LEN(pragmas); i++)
-                r = apply_pragma(h, &pragmas[i], fresh != NULL, ret_reason, reason_size);
-        if (r == 0) {
-                r = migrate(h, fresh);
-                if (r == 0)
-                        r = home_prepare(h);
-                if (r < 0 && !is_damage(r))
-                        (void)snprintf(ret_reason, reason_size, "%s: %s: %s", h->path, strerror(-r), sqlite3_errmsg(h->db));
-        }
-        if (is_damage(r) && !fresh) {
+        *ret_fresh = false;
+        r = bring_up(h, fresh, ret_fresh, ret_reason, reason_size);
+        if (is_damage(r) && !*ret_fresh) {
                 home_damaged(h, sqlite3_errmsg(h->db));
                 return 0;
         }
@@ -308,10 +329,10 @@ static void remove_half_made(const struct store_config *config) {
 errint_t home_open(const struct store_config *config, struct home **ret, struct home_meta *ret_meta, bool *ret_fresh, char *ret_reason, size_t reason_size) {
         struct home *h = home_new(config);
         struct home_meta meta = *ret_meta;
-        bool fresh = false;
-        errint_t r = peek(h, &fresh, ret_reason, reason_size);
+        bool fresh = false, new = false;
+        errint_t r = peek(h, &new, ret_reason, reason_size);
         if (r == 0)
-                r = home_connect(h, fresh ? &meta : NULL, ret_reason, reason_size);
+                r = home_connect(h, &meta, &fresh, ret_reason, reason_size);
         if (r == 0) {
                 r = home_read_meta(h, &meta);
                 if (is_damage(r)) {
@@ -323,7 +344,7 @@ errint_t home_open(const struct store_config *config, struct home **ret, struct 
         }
         if (r < 0) {
                 home_close(h);
-                if (fresh && r != -EBUSY)
+                if (new && r != -EBUSY)
                         remove_half_made(config);
                 return r;
         }
@@ -339,7 +360,8 @@ errint_t home_reopen(struct home *h, struct home_meta *ret_meta) {
         char reason[256] = "";
         home_disconnect(h);
         (void)vfs_take_error(h->vfs); /* of the connection that is gone */
-        errint_t r = home_connect(h, NULL, reason, sizeof(reason));
+        bool fresh = false;
+        errint_t r = home_connect(h, NULL, &fresh, reason, sizeof(reason));
         if (r == 0 && home_damage(h))
                 r = -EBADMSG;
         return r < 0 ? r : home_read_meta(h, ret_meta);

@@ -161,7 +161,7 @@ errint_t store_flush_all(struct sqlite_store *s, uint64_t *ret_seq) {
         if (r < 0)
                 s->since_barrier += since;
         else
-                *ret_seq = MIN_OF(seq, s->content_ok_seq);
+                *ret_seq = MIN_OF(MIN_OF(seq, s->content_ok_seq), s->pos.seq); /* the log may remember another history's numbers */
         pthread_mutex_unlock(&s->lock);
         return r;
 }
@@ -188,8 +188,8 @@ errint_t store_write_out(struct store *base, uint64_t *ret_seq) {
                 seq = MIN_OF(seq, s->content_ok_seq);
                 s->since_barrier = 0;
         }
+        *ret_seq = MIN_OF(seq, s->pos.seq);
         pthread_mutex_unlock(&s->lock);
-        *ret_seq = seq;
         return 0;
 }
 

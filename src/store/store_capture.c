@@ -107,7 +107,7 @@ static void capture_content(struct sqlite_store *s, struct capture *c, const str
         POST(r == 0); /* a file that is gone is not in the table */
         k->rewrite = f->rewrite || f->n == 0 || (f->pieces[0].base && !f->pieces[0].in_home && f->pieces[0].log_len == 0 && f->pieces[0].n_extents == 0);
         if (k->rewrite) {
-                file_drop_pieces(s, f, c->meta.pos.seq);
+                file_drop_pieces(s, f);
                 file_push(f, &(struct file_piece){.seq = c->meta.pos.seq, .base = true, .pending = true});
         } else {
                 k->pieces = xcalloc(f->n, sizeof(*k->pieces));
@@ -119,7 +119,7 @@ static void capture_content(struct sqlite_store *s, struct capture *c, const str
 }
 
 /* Extents that a failed flush may have lost are not believed: those contents are written anew from memory. */
-static void distrust_contents(struct sqlite_store *s, uint64_t seq) {
+static void distrust_contents(struct sqlite_store *s) {
         GHashTableIter it;
         gpointer value;
         g_hash_table_iter_init(&it, s->files);
@@ -128,10 +128,8 @@ static void distrust_contents(struct sqlite_store *s, uint64_t seq) {
                 bool lost = false;
                 for (size_t i = 0; i < f->n; i++)
                         lost |= !f->pieces[i].in_home && f->pieces[i].n_extents > 0 && f->pieces[i].seq > s->content_ok_seq;
-                if (lost) {
-                        file_drop_pieces(s, f, seq);
-                        f->rewrite = f->dirty = true;
-                }
+                if (lost)
+                        file_rewrite(s, f);
         }
 }
 
@@ -140,7 +138,7 @@ static void capture_contents(struct sqlite_store *s, struct capture *c, const st
         gpointer value;
         size_t n = 0;
         if (s->content_lost)
-                distrust_contents(s, c->meta.pos.seq);
+                distrust_contents(s);
         s->content_lost = false; /* set again if the flush of this checkpoint fails */
         g_hash_table_iter_init(&it, s->files);
         while (g_hash_table_iter_next(&it, NULL, &value))
@@ -200,34 +198,87 @@ static void capture_meta(struct sqlite_store *s, struct capture *c, const struct
         capture_halves(s, c);
 }
 
-errint_t store_prepare(struct store *base, const struct state *state, enum store_checkpoint_kind kind) {
-        struct sqlite_store *s = STORE_OF(base);
-        struct capture *c = &s->capture;
-        pthread_mutex_lock(&s->lock);
-        errint_t r = s->failed[0] || s->read_only || s->stopped ? -EROFS : c->active ? -EBUSY : 0;
-        if (r == 0 && s->trouble < 0 && kind == CHECKPOINT_NORMAL)
-                kind = CHECKPOINT_RESCUE;
-        if (r < 0) {
-                pthread_mutex_unlock(&s->lock);
-                return r;
+/* Everything there is, as changes: for a home that is emptied first. */
+struct all {
+        struct sqlite_store *s;
+        struct dirty *dirty;
+        const struct tree *tree;
+        uint64_t dir;
+};
+static bool all_entries(void *ctx, uint64_t cookie, const char *name, size_t len, uint64_t ino, uint32_t mode) {
+        struct all *a = ctx;
+        struct entry_key *key = xmalloc(sizeof(struct entry_key) + len);
+        (void)cookie;
+        (void)ino;
+        (void)mode;
+        key->parent = a->dir;
+        key->len = (uint8_t)len;
+        memcpy(key->name, name, len);
+        g_hash_table_replace(a->dirty->entries, key, key);
+        return true;
+}
+static bool all_inodes(void *ctx, const struct tree_inode_state *in) {
+        struct all *a = ctx;
+        dirty_mark(a->dirty, in->attr.ino, DIRTY_ATTR | DIRTY_XATTRS);
+        if (blob_size(in->content) > 0)
+                file_rewrite(a->s, file_get(a->s, in->attr.ino));
+        a->dir = in->attr.ino;
+        if (S_ISDIR(in->attr.mode))
+                (void)tree_readdir(a->tree, in->attr.ino, 2, all_entries, a); /* it is a directory */
+        return true;
+}
+static void mark_everything(struct sqlite_store *s, const struct tree *tree) {
+        struct all a = {.s = s, .dirty = &s->dirty, .tree = tree};
+        GHashTableIter it;
+        gpointer value;
+        g_hash_table_iter_init(&it, s->files);
+        while (g_hash_table_iter_next(&it, NULL, &value)) {
+                file_drop_pieces(s, value);
+                g_hash_table_iter_remove(&it);
         }
-        *c = (struct capture){.kind = kind, .active = true, .free_half = -1};
+        dirty_done(&s->dirty);
+        dirty_init(&s->dirty);
+        tree_each_inode(tree, 0, all_inodes, &a);
+        for (size_t i = 0; i < settings_count(); i++) {
+                char *name = xstrdup(settings_info(i)->name);
+                g_hash_table_replace(s->dirty.settings, name, name);
+        }
+        s->dirty.other = true;
+}
+
+errint_t store_prepare_locked(struct sqlite_store *s, const struct state *state, enum store_checkpoint_kind kind) {
+        struct capture *c = &s->capture;
+        if (s->failed[0] || s->read_only || s->stopped)
+                return -EROFS;
+        if (c->active)
+                return -EBUSY;
+        if ((s->trouble < 0 || s->replacing) && kind == CHECKPOINT_NORMAL)
+                kind = CHECKPOINT_RESCUE;
+        *c = (struct capture){.kind = kind, .active = true, .free_half = -1, .everything = s->replacing, .tick = ++s->tick};
         enc_init(&c->sessions, SESSIONS_ENCODED_MAX);
         c->nothing = kind == CHECKPOINT_NORMAL && !dirty_any(&s->dirty);
-        if (!c->nothing) {
-                c->dirty = s->dirty;
-                dirty_init(&s->dirty);
-                capture_meta(s, c, state);
-                r = capture_inodes(c, state->tree);
-                capture_entries(c, state->tree);
-                capture_contents(s, c, state->tree);
-                capture_settings(c, state->tree);
-                if (r == 0)
-                        r = sessions_encode(state->sessions, &c->sessions);
-        }
-        c->error = r; /* -ENOMEM: run gives everything back */
-        if (r == 0)
+        if (c->nothing)
+                return 0;
+        if (c->everything)
+                mark_everything(s, state->tree);
+        c->dirty = s->dirty;
+        dirty_init(&s->dirty);
+        capture_meta(s, c, state);
+        c->error = capture_inodes(c, state->tree);
+        capture_entries(c, state->tree);
+        capture_contents(s, c, state->tree);
+        capture_settings(c, state->tree);
+        if (c->error == 0)
+                c->error = sessions_encode(state->sessions, &c->sessions);
+        if (c->error == 0)
                 s->stopped = kind == CHECKPOINT_CLEAN_STOP;
+        return c->error; /* -ENOMEM: run gives everything back */
+}
+
+errint_t store_prepare(struct store *base, const struct state *state, enum store_checkpoint_kind kind) {
+        struct sqlite_store *s = STORE_OF(base);
+        pthread_mutex_lock(&s->lock);
+        errint_t r = store_prepare_locked(s, state, kind);
         pthread_mutex_unlock(&s->lock);
         return r;
 }

@@ -178,7 +178,10 @@ static errint_t commit_once(struct sqlite_store *s, struct capture *c, uint8_t *
                 r = home_begin(s->home);
         if (r < 0)
                 return r;
-        r = put_all(s, c, inlined);
+        if (c->everything)
+                r = home_clear(s->home);
+        if (r == 0)
+                r = put_all(s, c, inlined);
         if (r == 0)
                 r = failpoint("store.home.commit");
         if (r < 0) {
@@ -216,12 +219,12 @@ static errint_t bring_home(struct sqlite_store *s, struct capture *c, uint8_t **
 /* --- afterwards; under lock --- */
 
 /* The home has `made` for all pieces up to seq. Nothing newer replaced them as long as the first one is that old. */
-static void settle_rewrite(struct sqlite_store *s, struct captured_content *k, uint64_t seq) {
+static void settle_rewrite(struct sqlite_store *s, struct captured_content *k, uint64_t seq, uint64_t tick) {
         struct file *f = file_find(s, k->ino);
         struct file_piece made = k->made;
         if (!f || f->n == 0 || f->pieces[0].seq > seq) {
                 if (made.n_extents > 0) /* overtaken: the home names them until it covers what came since */
-                        content_free_at(s->content, made.extents, made.n_extents, s->pos.seq);
+                        content_free_at(s->content, made.extents, made.n_extents, s->tick);
                 return;
         }
         k->made = (struct file_piece){0};
@@ -235,14 +238,14 @@ static void settle_rewrite(struct sqlite_store *s, struct captured_content *k, u
                         continue;
                 }
                 if (p->n_extents > 0)
-                        content_free_at(s->content, p->extents, p->n_extents, seq);
+                        content_free_at(s->content, p->extents, p->n_extents, tick);
                 piece_done(p);
         }
         f->pieces[0] = made;
         f->n = kept;
-        if (f->n > 1 && made.n_extents == 0) { /* edits of what turned out small: small ones are written whole */
-                file_drop_pieces(s, f, s->pos.seq);
-                f->rewrite = f->dirty = true;
+        if (f->n > 1 && made.n_extents == 0) { /* edits of what turned out small: it is written whole */
+                s->tick++; /* beyond what this home covers */
+                file_rewrite(s, f);
         }
         file_settle(s, f);
 }
@@ -260,11 +263,10 @@ static void settle_pieces(struct sqlite_store *s, const struct captured_content 
 static void after_success(struct sqlite_store *s, struct capture *c) {
         for (size_t i = 0; i < c->n_contents; i++) {
                 if (c->contents[i].rewrite)
-                        settle_rewrite(s, &c->contents[i], c->meta.pos.seq);
+                        settle_rewrite(s, &c->contents[i], c->meta.pos.seq, c->tick);
                 else
                         settle_pieces(s, &c->contents[i]);
         }
-        s->home_seq = c->meta.pos.seq;
         s->salt[0] = c->meta.salt[0];
         s->salt[1] = c->meta.salt[1];
         s->no_space = s->want_dead_freed = false;
@@ -278,6 +280,8 @@ static void after_success(struct sqlite_store *s, struct capture *c) {
         index_clear(s, 1);
         oplog_drop_pending(s->log);
         oplog_start(s->log, s->half, s->salt[s->half], 0, 0);
+        s->replacing = false;
+        s->content_ok_seq = c->meta.pos.seq;
         if (s->pos.seq == c->meta.pos.seq)
                 s->trouble = 0; /* else what came meanwhile is in no log: it needs another one */
 }
@@ -287,14 +291,12 @@ static void after_failure(struct sqlite_store *s, struct capture *c) {
                 struct captured_content *k = &c->contents[i];
                 struct file *f = file_find(s, k->ino);
                 if (k->made.n_extents > 0) /* perhaps the home names them all the same */
-                        content_free_at(s->content, k->made.extents, k->made.n_extents, s->pos.seq);
+                        content_free_at(s->content, k->made.extents, k->made.n_extents, s->tick);
                 if (!f)
                         continue;
                 f->dirty = true;
-                if (k->rewrite) {
-                        file_drop_pieces(s, f, s->pos.seq);
-                        f->rewrite = true;
-                }
+                if (k->rewrite)
+                        file_rewrite(s, f);
         }
         dirty_merge(&s->dirty, &c->dirty);
         s->stopped = false;
@@ -310,7 +312,7 @@ static errint_t judge_failure(struct sqlite_store *s, const struct capture *c, e
                 s->trouble = r;
         }
         pthread_mutex_unlock(&s->lock);
-        if (c->kind == CHECKPOINT_RESCUE)
+        if (c->kind == CHECKPOINT_RESCUE && !c->first_replace)
                 store_fail_with(s, "what the log could not take could not be brought home either", r);
         else
                 log_warning("store: %s: checkpoint failed: %s", s->path, strerror(-r));
@@ -343,11 +345,11 @@ errint_t store_checkpoint_run(struct store *base) {
                         after_failure(s, c);
                 }
         }
-        uint64_t seq = c->meta.pos.seq;
+        uint64_t tick = c->tick;
         capture_done(c);
         pthread_mutex_unlock(&s->lock);
         if (r == 0 && !nothing) {
-                content_home_durable(s->content, seq);
+                content_home_durable(s->content, tick);
                 metric_add(s->metrics, METRIC_CHECKPOINTS, 1);
                 (void)ballast_make(s); /* if it is missing; tried again with the next reservation */
         }

@@ -90,6 +90,9 @@ struct captured_content {
 struct capture {
         enum store_checkpoint_kind kind;
         bool active, nothing;
+        bool everything; /* the home is emptied first */
+        bool first_replace; /* by store->replace: if it fails, the rescue tries again */
+        uint64_t tick;   /* what is superseded up to here is not named by this home */
         errint_t error; /* capturing failed */
         struct dirty dirty; /* given back if the checkpoint fails */
         struct captured_inode *inodes;
@@ -143,7 +146,9 @@ struct sqlite_store {
         bool other_free;
         uint64_t salt[2]; /* as in the durable home */
         struct position pos; /* last appended */
-        uint64_t home_seq;   /* of the durable home */
+        uint64_t tick;       /* counts records and checkpoints: when extents were superseded, and what a durable home covers. Sequences would
+                                not do: another history that is taken over may have lower ones */
+        bool replacing;      /* the state is of another history than the home: the next checkpoint writes all of it */
         uint64_t promised, adopted;
         enum sync_level level;
         bool direct;
@@ -174,7 +179,8 @@ void piece_done(struct file_piece *p);
 struct file *file_find(struct sqlite_store *s, uint64_t ino);
 struct file *file_get(struct sqlite_store *s, uint64_t ino);
 void file_push(struct file *f, const struct file_piece *p); /* takes what p owns */
-void file_drop_pieces(struct sqlite_store *s, struct file *f, uint64_t seq); /* extents are superseded by seq */
+void file_drop_pieces(struct sqlite_store *s, struct file *f); /* their extents are superseded now */
+void file_rewrite(struct sqlite_store *s, struct file *f);     /* the next checkpoint writes it anew */
 void file_settle(struct sqlite_store *s, struct file *f); /* forgets a file that needs no keeping */
 /* One applied operation: `placed` says where its payload is (kind, extents, log place); its extents are taken (NULL afterwards). */
 void track_record(struct sqlite_store *s, const struct store_record *r, struct oplog_record *placed);
@@ -200,6 +206,7 @@ uint64_t store_random(void);
 
 /* store_capture.c */
 errint_t store_prepare(struct store *base, const struct state *state, enum store_checkpoint_kind kind);
+errint_t store_prepare_locked(struct sqlite_store *s, const struct state *state, enum store_checkpoint_kind kind);
 void capture_done(struct capture *c);
 
 /* store_checkpoint.c */

@@ -276,7 +276,6 @@ static errint_t replay(struct opening *o, struct state *state, struct replayed *
         s->promised = s->meta.promised;
         s->adopted = s->meta.adopted;
         s->pos = state->pos;
-        s->home_seq = s->meta.pos.seq;
         s->salt[0] = s->meta.salt[0];
         s->salt[1] = s->meta.salt[1];
         if (!s->log || s->meta.clean)
@@ -287,16 +286,6 @@ static errint_t replay(struct opening *o, struct state *state, struct replayed *
         if (x->reason[0])
                 log_warning("store: %s: %s", s->log_path, x->reason);
         return 0;
-}
-
-/* A file that a killed process wrote may not be on the medium yet; what is built on it now must not become durable before it. */
-static errint_t settle_file(struct opening *o, const char *path) {
-        struct disk_file *f = NULL;
-        errint_t r = disk_open(o->s->disk, path, 0, &f);
-        if (r == 0)
-                r = disk_sync(f, SYNC_FDATASYNC);
-        disk_close(f);
-        return r < 0 ? refuse(o, r, path, strerror(-r)) : 0;
 }
 
 /* The first thing that a running store writes: that it is running, in which boot, and a new salt for each half without records, so that
@@ -336,13 +325,8 @@ static errint_t start(struct opening *o, const struct state *state, const struct
         unsigned half = s->meta.half;
         s->record_max = MIN_OF(OPLOG_RECORD_MAX, oplog_half_size(s->log) / 8);
         s->content_ok_seq = s->pos.seq;
-        errint_t r = s->meta.clean ? 0 : settle_file(o, s->content_path);
-        if (r == 0 && !s->meta.clean)
-                r = settle_file(o, s->log_path);
-        if (r == 0 && (x->cut || x->used[1 - half]))
-                r = come_home(o, state);
-        else if (r == 0)
-                r = announce(o, x);
+        /* What a killed process left in the page cache was flushed when log and content file were opened. */
+        errint_t r = x->cut || x->used[1 - half] ? come_home(o, state) : announce(o, x);
         if (r < 0)
                 return r;
         if (!(x->cut || x->used[1 - half])) {

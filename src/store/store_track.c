@@ -106,10 +106,10 @@ void file_push(struct file *f, const struct file_piece *p) {
         f->pieces[f->n++] = *p;
 }
 
-void file_drop_pieces(struct sqlite_store *s, struct file *f, uint64_t seq) {
+void file_drop_pieces(struct sqlite_store *s, struct file *f) {
         for (size_t i = 0; i < f->n; i++) {
                 if (f->pieces[i].n_extents > 0)
-                        content_free_at(s->content, f->pieces[i].extents, f->pieces[i].n_extents, seq);
+                        content_free_at(s->content, f->pieces[i].extents, f->pieces[i].n_extents, s->tick);
                 piece_done(&f->pieces[i]);
         }
         f->n = 0;
@@ -121,8 +121,8 @@ void file_settle(struct sqlite_store *s, struct file *f) {
         g_hash_table_remove(s->files, &f->ino);
 }
 
-static void file_rewrite(struct sqlite_store *s, struct file *f, uint64_t seq) {
-        file_drop_pieces(s, f, seq);
+void file_rewrite(struct sqlite_store *s, struct file *f) {
+        file_drop_pieces(s, f);
         f->rewrite = f->dirty = true;
 }
 
@@ -191,11 +191,11 @@ static void track_content(struct sqlite_store *s, const struct store_record *r, 
         bool stored = with_payload && r->op->payload.len > 0 && (placed->n_extents > 0 || placed->log_len > 0);
         f->dirty = true;
         if (attr.size == 0) {
-                file_rewrite(s, f, r->pos.seq);
+                file_rewrite(s, f);
                 return;
         }
         if (stored && payload_is_content(r->op, attr.size)) {
-                file_drop_pieces(s, f, r->pos.seq);
+                file_drop_pieces(s, f);
                 f->rewrite = false;
                 struct file_piece p = piece_of(r, placed, true);
                 file_push(f, &p);
@@ -204,23 +204,23 @@ static void track_content(struct sqlite_store *s, const struct store_record *r, 
         bool on_extents = f->n > 0 && f->pieces[0].base && (f->pieces[0].n_extents > 0 || f->pieces[0].pending);
         bool holes = stored && c->whole && placed->n_extents > 0;
         if (r->op->kind != OP_WRITE || f->rewrite || !(on_extents || holes) || (!stored && r->op->payload.len > 0)) {
-                file_rewrite(s, f, r->pos.seq);
+                file_rewrite(s, f);
                 return;
         }
         if (holes)
-                file_drop_pieces(s, f, r->pos.seq);
+                file_drop_pieces(s, f);
         struct file_piece p = piece_of(r, placed, holes);
         encode_edit(r->op, attr.size, &p);
         file_push(f, &p);
         if (!holes && !f->pieces[0].pending && too_many_edits(f))
-                file_rewrite(s, f, r->pos.seq);
+                file_rewrite(s, f);
 }
 
-static void track_gone(struct sqlite_store *s, uint64_t ino, uint64_t seq) {
+static void track_gone(struct sqlite_store *s, uint64_t ino) {
         struct file *f = file_find(s, ino);
         if (!f)
                 return;
-        file_drop_pieces(s, f, seq);
+        file_drop_pieces(s, f);
         g_hash_table_remove(s->files, &ino);
 }
 
@@ -244,7 +244,7 @@ static void track_change(struct sqlite_store *s, const struct store_record *r, c
                 break;
         case CHANGE_INODE_GONE:
                 dirty_mark(&s->dirty, c->ino, DIRTY_GONE);
-                track_gone(s, c->ino, r->pos.seq);
+                track_gone(s, c->ino);
                 break;
         case CHANGE_ENTRY_ADD:
         case CHANGE_ENTRY_DEL:
@@ -262,11 +262,12 @@ static void track_change(struct sqlite_store *s, const struct store_record *r, c
 
 void track_record(struct sqlite_store *s, const struct store_record *r, struct oplog_record *placed) {
         s->pos = r->pos;
+        s->tick++;
         s->dirty.other = true;
         for (size_t i = 0; i < r->changes->n; i++)
                 track_change(s, r, &r->changes->items[i], placed);
         if (placed->n_extents > 0) /* refused, or nobody's content: needed by replay alone */
-                content_free_at(s->content, placed->extents, placed->n_extents, r->pos.seq);
+                content_free_at(s->content, placed->extents, placed->n_extents, s->tick);
         free((void *)(uintptr_t)placed->extents);
         placed->extents = NULL;
         placed->n_extents = 0;

@@ -1,0 +1,18 @@
+# The store: one contract, two implementations; and what the real one owes when disks fail, fill, forget and rot.
+add_library(coterie_store_rig STATIC store_rig.c)
+target_include_directories(coterie_store_rig PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(coterie_store_rig PUBLIC coterie_store coterie_simdisk)
+
+add_executable(contract_store contract_store.c)
+target_link_libraries(contract_store PRIVATE coterie_store_rig PkgConfig::CHECK)
+add_test(NAME store.contract COMMAND contract_store)
+set_tests_properties(store.contract PROPERTIES LABELS quick)
+
+foreach(kind powercut faults flip)
+  add_executable(store_${kind} store_${kind}.c)
+  target_link_libraries(store_${kind} PRIVATE coterie_store_rig)
+  add_test(NAME store.${kind}-short COMMAND store_${kind} short)
+  add_test(NAME store.${kind} COMMAND store_${kind} full)
+  set_tests_properties(store.${kind}-short PROPERTIES LABELS quick TIMEOUT 120)
+  set_tests_properties(store.${kind} PROPERTIES LABELS full TIMEOUT 900)
+endforeach()
