@@ -106,6 +106,13 @@ static void drop_caps(struct fs *fs, struct node *n, const struct fs_caller *c, 
         flight_go(f);
 }
 
+static uint64_t errors_seen(struct node *n) {
+        (void)pthread_mutex_lock(&n->lock);
+        uint64_t seen = n->error_seq;
+        (void)pthread_mutex_unlock(&n->lock);
+        return seen;
+}
+
 static bool more_than_size(const struct fs_set *s) {
         return (s->set & ~(unsigned)(FS_SET_SIZE | FS_SET_KILL_SUID | FS_SET_CTIME)) != 0;
 }
@@ -119,6 +126,7 @@ void fs_setattr(struct fs *fs, const struct fs_caller *c, uint64_t ino, const st
                 return;
         }
         CLEANUP(node_unrefp) struct node *n = size ? node_get(fs, ino) : node_find(fs, ino);
+        uint64_t seen = n ? errors_seen(n) : 0;
         if (size)
                 error = truncate_gather(fs, c, n, s, fh);
         if (error < 0) {
@@ -140,6 +148,7 @@ void fs_setattr(struct fs *fs, const struct fs_caller *c, uint64_t ino, const st
         struct flight *f = flight_new(fs, n, c, OP_SETATTR, r);
         fill_setattr(f, &a, s);
         f->with_size = size;
+        f->error_seq = seen;
         flight_go(f);
 }
 

@@ -66,7 +66,6 @@ struct op_name flight_own_name(struct flight *f, const char *name) {
 }
 
 void flight_queue(struct node *n, struct flight *f) {
-        f->error_seq = n->error_seq;
         *n->queue_tail = f;
         n->queue_tail = &f->next;
 }
@@ -115,12 +114,13 @@ static struct op_result apply_to_orphan(const struct flight *f, struct tree *t) 
 }
 
 /* Its bytes now come from the tree, or from nowhere. */
-static void mark_applied(struct flight *f) {
+static void mark_applied(struct flight *f, errint_t error) {
         struct node *n = f->node;
         if (f->kind != FLIGHT_CONTENT)
                 return;
         (void)pthread_mutex_lock(&n->lock);
         f->applied = true;
+        n->view_stale = n->view_stale || error < 0;
         gather_settled(n);
         (void)pthread_mutex_unlock(&n->lock);
 }
@@ -135,7 +135,7 @@ static bool launch_to_orphan(struct flight *f) {
                 f->launched = true;
                 (void)pthread_mutex_unlock(&f->node->lock);
                 result = apply_to_orphan(f, s->tree);
-                mark_applied(f);
+                mark_applied(f, result.error);
         }
         shared_state_done_write(fs->config.state);
         if (!still)
@@ -263,7 +263,7 @@ void flight_applied(struct flight *f, struct state *s, const struct op_result *r
                 r = f->orphan_result = apply_to_orphan(f, s->tree);
                 f->orphaned = true;
         }
-        mark_applied(f);
+        mark_applied(f, r.error);
         if (f->applied_fn)
                 f->applied_fn(f, s, &r);
 }
@@ -275,7 +275,7 @@ static void content_answered(struct flight *f, const struct op_result *r) {
         bool applied = f->applied;
         (void)pthread_mutex_unlock(&n->lock);
         if (!applied) /* refused without a position */
-                mark_applied(f);
+                mark_applied(f, r->error);
         if (r->error < 0) {
                 (void)pthread_mutex_lock(&n->lock);
                 n->error = r->error;
@@ -286,19 +286,6 @@ static void content_answered(struct flight *f, const struct op_result *r) {
         bool moved = (f->op.write.flags & WRITE_APPEND) && r->offset != f->kernel_offset;
         if (r->error < 0 || moved) /* the kernel's pages show what is not in the file, or not there */
                 backend_of(fs)->invalidate_inode(backend_of(fs)->ctx, n->ino);
-}
-
-/* What a fence found out when it came to the head of the queue. node->lock held. */
-static errint_t fence_error(struct node *n, const struct flight *f) {
-        struct handle *h = f->gate->handle;
-        uint64_t seen = h ? h->error_seen : f->error_seq;
-        if (seen == n->error_seq)
-                return 0;
-        if (h) {
-                h->error_seen = n->error_seq;
-                n->error_seen = true;
-        }
-        return n->error;
 }
 
 /* Answered flights leave the queue from its head, fences with them. */
@@ -313,7 +300,7 @@ static void node_retire(struct node *n, struct flight *f) {
                         n->queue_tail = &n->queue;
                 head->next = NULL;
                 if (head->kind == FLIGHT_FENCE)
-                        gate_fail(head->gate, fence_error(n, head));
+                        gate_fail(head->gate, gate_error(head->gate, n, head->error_seq));
                 *tail = head;
                 tail = &head->next;
         }

@@ -152,9 +152,9 @@ static bool copy_xattr(void *ctx, const char *name, size_t len, const uint8_t *v
         c->error = tree_apply_orphan(c->to, &op, &r);
         return c->error == 0;
 }
-static errint_t orphan_xattrs(struct tree *to, const struct tree *from, uint64_t ino) {
-        struct copy c = {.to = to, .ino = ino};
-        errint_t r = tree_xattr_each(from, ino, copy_xattr, &c);
+static errint_t orphan_xattrs(struct tree *to, const struct tree *from, const struct attr *a) {
+        struct copy c = {.to = to, .ino = a->ino, .time = a->ctime};
+        errint_t r = tree_xattr_each(from, a->ino, copy_xattr, &c);
         return r < 0 ? r : c.error;
 }
 
@@ -170,6 +170,7 @@ static errint_t orphan_content(struct tree *to, const struct attr *a, struct blo
                 return -ENOMEM;
         (void)blob_read(content, 0, data, (size_t)x.length);
         op.write.ino = a->ino;
+        op.write.flags = WRITE_NO_MTIME;
         op.write.size = x.length;
         op.write.extents = &x;
         op.write.n_extents = 1;
@@ -191,7 +192,7 @@ static errint_t keep_orphan(struct tree *to, const struct tree *from, uint64_t i
                 return r;
         r = orphan_content(to, &a, content);
         if (r == 0)
-                r = orphan_xattrs(to, from, ino);
+                r = orphan_xattrs(to, from, &a);
         if (r < 0)
                 tree_unpin(to, ino);
         return r;

@@ -109,20 +109,28 @@ void gate_pass(struct gate *g) {
                 gate_open(g);
 }
 
-/* Late errors that were there before count too, where the gate belongs to a handle. */
-void gate_fence(struct gate *g, struct node *n) {
-        if (!n->queue) {
-                if (g->handle && g->handle->error_seen != n->error_seq) {
-                        g->handle->error_seen = n->error_seq;
-                        n->error_seen = true;
-                        gate_fail(g, n->error);
-                }
+/* What a fence has to tell. node->lock held. */
+errint_t gate_error(struct gate *g, struct node *n, uint64_t seen) {
+        struct handle *h = g->handle;
+        if ((h ? h->error_seen : seen) == n->error_seq)
+                return 0;
+        if (h) {
+                h->error_seen = n->error_seq;
+                n->error_seen = true;
+        }
+        return n->error;
+}
+
+void gate_fence(struct gate *g, struct node *n, uint64_t seen) {
+        if (!n->queue) { /* all is answered already */
+                gate_fail(g, gate_error(g, n, seen));
                 return;
         }
         struct flight *f = flight_new(g->fs, n, NULL, OP_NOTHING, NULL);
         f->kind = FLIGHT_FENCE;
         f->launched = true;
         f->gate = g;
+        f->error_seq = seen;
         (void)atomic_fetch_add(&g->count, 1);
         flight_queue(n, f);
 }

@@ -49,6 +49,7 @@ static void view_set(struct node *n, struct blob *base, struct blob *view) {
         n->base = keep;
         n->view = view;
         n->view_valid = true;
+        n->view_stale = false;
 }
 
 /* --- the run */
@@ -129,7 +130,7 @@ static errint_t replay_over(struct blob **cur, const struct edit *e, const struc
 }
 
 static errint_t view_sync(struct node *n, struct blob *base) {
-        if (n->view_valid && n->base == base)
+        if (n->view_valid && n->base == base && !n->view_stale)
                 return 0;
         errint_t r = run_fold(n);
         CLEANUP(blob_unrefp) struct blob *cur = blob_ref(base);

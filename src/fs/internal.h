@@ -71,6 +71,7 @@ struct node {
          * gathered edit laid over it. Valid if base is still the tree's. */
         struct blob *base, *view;
         bool view_valid;
+        bool view_stale; /* something that it shows was refused: make it again, from its own bytes */
         uint64_t growth; /* bytes by which the view is larger than base, part of fs->growth */
         struct flight *queue, **queue_tail;
         bool pumping, pump_again;
@@ -151,7 +152,7 @@ struct flight {
         struct blob *source;
         uint64_t reserved, kernel_offset;
         struct gate *gate;   /* FENCE */
-        uint64_t error_seq;  /* of the node, when it was queued */
+        uint64_t error_seq;  /* FENCE, with_size: of the node; later errors count */
         errint_t (*prepare)(struct flight *f);                                          /* right before it is launched */
         void (*applied_fn)(struct flight *f, struct state *s, const struct op_result *r); /* under the state's write lock */
         void (*finish)(struct flight *f, const struct op_result *r);                    /* without locks: replies */
@@ -193,7 +194,9 @@ struct gate {
         void *ctx;
 };
 struct gate *gate_new(struct fs *fs, struct fs_reply *reply, void (*finish)(struct gate *g, errint_t error));
-void gate_fence(struct gate *g, struct node *n); /* node->lock held: waits for all that is queued there now */
+/* node->lock held: waits for all that is queued there now. seen: node->error_seq, from which on errors count if the gate has no handle. */
+void gate_fence(struct gate *g, struct node *n, uint64_t seen);
+errint_t gate_error(struct gate *g, struct node *n, uint64_t seen); /* node->lock held: what it has to tell of n */
 void gate_pass(struct gate *g);                  /* one less to wait for */
 void gate_fail(struct gate *g, errint_t error);
 struct fs_reply *gate_take_reply(struct gate *g);

@@ -105,9 +105,12 @@ errint_t node_flush(struct node *n) {
 }
 
 errint_t node_flush_behind(struct node *n, struct gate *g) {
+        (void)pthread_mutex_lock(&n->lock);
+        uint64_t seen = n->error_seq;
+        (void)pthread_mutex_unlock(&n->lock);
         errint_t r = node_flush(n);
         (void)pthread_mutex_lock(&n->lock);
-        gate_fence(g, n);
+        gate_fence(g, n, seen);
         (void)pthread_mutex_unlock(&n->lock);
         return r;
 }
