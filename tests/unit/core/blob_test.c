@@ -173,6 +173,7 @@ START_TEST(versions_share_chunks) {
         (void)blob_span(b, 5 * BLOB_CHUNK, &x);
         (void)blob_span(c, 5 * BLOB_CHUNK, &y);
         ck_assert_ptr_eq(x, y);
+        blob_unref(steal_pointer(&c));
         ck_assert_int_eq(blob_edit(b, BLOB_KEEP_ALL, &e, 1, "!", 1, BLOB_KEEP_ALL, &c), 0);
         blob_unref(steal_pointer(&b)); /* the younger version does not need the older one */
         ck_assert_uint_eq(blob_read(c, 0, p, sizeof(p)), sizeof(p));

@@ -36,12 +36,12 @@ START_TEST(table) {
                         ptrtab_insert(&t, bad_hash(x->key), x);
                 x->in = !x->in;
                 n = x->in ? n + 1 : n - 1;
-                ck_assert_uint_eq(t.n, n);
+                must(t.n == n);
                 const struct thing *y = &things[rnd(&state) % (N / 10)];
-                ck_assert_ptr_eq(ptrtab_find(&t, bad_hash(y->key), thing_eq, &y->key), y->in ? y : NULL);
+                must(ptrtab_find(&t, bad_hash(y->key), thing_eq, &y->key) == (y->in ? y : NULL));
         }
         for (uint64_t i = 0; i < N; i++) {
-                ck_assert_ptr_eq(ptrtab_find(&t, bad_hash(i), thing_eq, &i), things[i].in ? &things[i] : NULL);
+                must(ptrtab_find(&t, bad_hash(i), thing_eq, &i) == (things[i].in ? &things[i] : NULL));
                 if (things[i].in)
                         ptrtab_remove(&t, bad_hash(i), &things[i]);
         }
@@ -58,12 +58,12 @@ static void check_vector(const struct ordvec *v, uint64_t last) {
                         at++;
                         tombstones++;
                 }
-                ck_assert(at < v->end);
-                ck_assert_ptr_eq(ordvec_at(v, at), &things[i]);
+                must(at < v->end);
+                must(ordvec_at(v, at) == &things[i]);
                 at++;
         }
-        ck_assert_uint_eq(at, v->end);
-        ck_assert_uint_le(tombstones, v->live + 8);
+        must(at == v->end);
+        must(tombstones <= v->live + 8);
 }
 
 /* Keys 10, 20, 30 …: removed in any order while new ones come; seeking any key. */
@@ -100,7 +100,7 @@ START_TEST(vector) {
                 uint64_t expected = k == 0 ? 0 : (k - 1) / 10;
                 while (expected < last && !things[expected].in)
                         expected++;
-                ck_assert_ptr_eq(at < v.end ? ordvec_at(&v, at) : NULL, expected < last ? &things[expected] : NULL);
+                must((at < v.end ? ordvec_at(&v, at) : NULL) == (expected < last ? &things[expected] : NULL));
         }
         ck_assert_ptr_null(v.slots);
 }
@@ -118,11 +118,11 @@ START_TEST(sorting) {
         }
         for (uint64_t i = 0; i < N; i++)
                 ordvec_append_unsorted(&v, &things[i]);
-        ck_assert(ordvec_sort(&v, thing_key));
+        must(ordvec_sort(&v, thing_key));
         for (uint32_t i = 0; i < N; i++)
-                ck_assert_uint_eq(thing_key(ordvec_at(&v, i)), i + 1);
+                must(thing_key(ordvec_at(&v, i)) == i + 1);
         things[7].key = things[2000].key;
-        ck_assert(!ordvec_sort(&v, thing_key));
+        must(!ordvec_sort(&v, thing_key));
         ordvec_done(&v);
 }
 END_TEST
