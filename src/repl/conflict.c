@@ -13,7 +13,7 @@ static bool still_waits(const struct repl *r, const struct op_origin *o) {
 }
 
 /* One operation that we had applied at pos. Kept unless the other history has it. */
-static bool conflict_one(struct repl *r, const struct state *now, struct opbuf *b, struct position pos) {
+bool conflict_one(struct repl *r, const struct state *now, struct opbuf *b, struct position pos) {
         struct op op;
         void *scratch = NULL;
         if (op_decode(b->bytes + b->head_at, b->head_len, b->bytes + b->payload_at, b->payload_len, &op, &scratch) < 0)

@@ -48,6 +48,7 @@ void join_persisted(struct repl *r, const struct repl_event *ev) {
                         expel_probed(r, r->now - r->persist_began);
                 }
         }
+        catchup_step(r);
         join_persist(r);
 }
 

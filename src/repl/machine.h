@@ -5,7 +5,8 @@
  *   send.c      messages out                    order.c    operations in their order: parts, apply, the newcomer's buffer
  *   stable.c    acknowledgements, barriers      request.c  requests that wait
  *   expel.c     who owes what, back-off         conflict.c operations that a losing side had applied
- *   catchup.c   the newcomer's side of a transfer; stage.c its new state    donor.c the donor's side; capture.c its frozen position */
+ *   catchup.c   the newcomer's side of a transfer; difference.c what differs; staged.c content that has come
+ *   donor.c     the donor's side                capture.c  a frozen position; transfer.c messages */
 #pragma once
 
 #include "base/table.h"
@@ -135,9 +136,13 @@ struct scrap {
 };
 
 struct late_op {
-        uint64_t seq;
+        uint64_t seq, epoch;
         struct opbuf *op;
-        bool own;
+};
+struct op_queue { /* ascending sequences */
+        struct late_op *items;
+        size_t at, n, cap; /* items[at .. n) */
+        uint64_t bytes;
 };
 
 struct catchup;
@@ -179,6 +184,7 @@ struct repl {
         uint64_t promised, adopted;       /* promised counts what is on the way, too */
         uint64_t want_promised, want_adopted;
         bool want_id, persisting, replacing;
+        uint64_t replaced_adopted;
         uint64_t persist_promised;          /* on the medium */
         uint64_t asked_promised, asked_adopted, persist_seq, persist_began;
         uint64_t join_seq;                  /* what has to be written before JOINED */
@@ -210,9 +216,9 @@ struct repl {
         bool refusing;
 
         /* catching up */
-        struct late_op *late;
-        size_t late_n, late_cap;
-        uint64_t late_bytes;
+        struct op_queue late;   /* delivered since the epoch began */
+        struct op_queue replay; /* from the donor's log, to be applied now */
+        uint64_t next_tag;
         struct catchup *catchup;
         struct donor *donor;
 
@@ -225,7 +231,7 @@ struct repl {
         /* the event under way */
         struct dec work;      /* operations of a TRAFFIC message that are still to be applied */
         size_t work_member;
-        bool work_traffic, work_late;
+        bool work_traffic, work_replay, work_late;
         struct change_set changes;
         struct state old; /* what EFFECT_REPLACE replaced, until the next step */
         bool has_old;
@@ -251,6 +257,7 @@ static inline bool repl_applies(const struct repl *r) {
         return p == PHASE_PROMISE || p == PHASE_JOINING || p == PHASE_ADOPTING || p == PHASE_ACTIVE;
 }
 static inline bool repl_in_s(const struct repl *r) { return repl_phase(r) == PHASE_ADOPTING || repl_phase(r) == PHASE_ACTIVE; }
+static inline bool repl_works(const struct repl *r) { return r->work_traffic || r->work_replay || r->work_late; }
 static inline struct member *repl_me(struct repl *r) { return &r->members[r->self]; }
 
 /* repl.c */
@@ -295,7 +302,8 @@ void order_part(struct repl *r, size_t from, const struct wire_header *h, const 
 void order_more(struct repl *r);
 void order_apply(struct repl *r, const struct wire_op *op, struct opbuf *kept, uint64_t epoch, bool own); /* the next operation; kept: a borrowed opbuf that holds it, or NULL */
 void order_reset_part(struct member *m);
-void order_drop_late(struct repl *r);
+void order_queue(struct op_queue *q, uint64_t seq, uint64_t epoch, struct opbuf *op); /* takes the reference */
+void order_queue_drop(struct op_queue *q);
 
 /* stable.c */
 void stable_rebase(struct repl *r, bool same); /* the state was loaded or replaced: nothing recent is kept; same: in a new view */
@@ -327,6 +335,7 @@ uint64_t request_lowest(const struct repl *r);
 
 /* conflict.c */
 void conflict_replaced(struct repl *r, const struct state *now); /* the state becomes `now`: what it lacks of ours is kept */
+bool conflict_one(struct repl *r, const struct state *now, struct opbuf *b, struct position pos);
 
 /* expel.c */
 void expel_check(struct repl *r);
@@ -341,7 +350,11 @@ void catchup_begin(struct repl *r);
 void catchup_stop(struct repl *r, bool keep_staged);
 void catchup_give(struct repl *r, size_t from, const void *body, size_t len);
 void catchup_check(struct repl *r);
-void catchup_replaced(struct repl *r);
+void catchup_step(struct repl *r);     /* a persist has ended: the new state may be taken over */
+void catchup_replaced(struct repl *r); /* and is, on the medium */
+void catchup_replayed(struct repl *r); /* all of the queue that was at work is applied */
+void catchup_log_part(struct repl *r, const struct repl_event *ev);
+bool catchup_reads(const struct repl *r, uint64_t tag);
 bool catchup_owes(const struct repl *r, size_t member); /* the donor owes us a piece */
 void donor_ask(struct repl *r, size_t from, const void *body, size_t len);
 void donor_log_part(struct repl *r, const struct repl_event *ev);

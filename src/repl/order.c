@@ -90,6 +90,8 @@ static void apply_one(struct repl *r, struct opbuf *b, uint64_t epoch, struct re
         repl_free_later(r, scratch);
         repl_hold(r, opbuf_ref(b));
         struct op_result result = {0};
+        if (err == 0 && repl_variant(VARIANT_SKIP_DELETIONS) && repl_phase(r) == PHASE_CATCHUP && (op->kind == OP_UNLINK || op->kind == OP_RMDIR))
+                op->kind = OP_NOTHING;
         if (err == 0)
                 err = repl_variant(VARIANT_RESEND_BLIND) ? apply_again(r, epoch, op, b, &result)
                                                          : state_apply(r->state, epoch, op, b->bytes + b->head_at, b->head_len, &r->changes, &result);
@@ -118,31 +120,49 @@ void order_apply(struct repl *r, const struct wire_op *op, struct opbuf *kept, u
         apply_one(r, b, epoch, q);
 }
 
-/* --- a newcomer keeps what is delivered while it catches up; bounded: what no longer fits comes from the donor's log */
-static void late_push(struct repl *r, const struct wire_op *op, struct opbuf *kept) {
-        if (r->late_n == r->late_cap) {
-                r->late_cap = r->late_cap ? 2 * r->late_cap : 64;
-                r->late = xrealloc(r->late, r->late_cap * sizeof(*r->late));
+/* --- queues. A newcomer keeps what is delivered while it catches up; bounded: what no longer fits comes from the donor's log. */
+void order_queue(struct op_queue *q, uint64_t seq, uint64_t epoch, struct opbuf *op) {
+        if (q->n == q->cap && q->at > 0) {
+                memmove(q->items, q->items + q->at, (q->n - q->at) * sizeof(*q->items));
+                q->n -= q->at;
+                q->at = 0;
         }
-        struct opbuf *b = kept ? opbuf_ref(kept) : opbuf_new(op->head, op->head_len, op->payload, op->payload_len);
-        r->late[r->late_n++] = (struct late_op){.seq = r->delivered_seq, .op = b};
-        r->late_bytes += b->len;
-        size_t drop = 0;
-        while (r->late_bytes > REPL_LATE_BUFFER && drop < r->late_n) {
-                r->late_bytes -= r->late[drop].op->len;
-                opbuf_unref(r->late[drop++].op);
+        if (q->n == q->cap) {
+                q->cap = q->cap ? 2 * q->cap : 64;
+                q->items = xrealloc(q->items, q->cap * sizeof(*q->items));
         }
-        if (drop > 0) {
-                r->late_n -= drop;
-                memmove(r->late, r->late + drop, r->late_n * sizeof(*r->late));
-        }
+        q->items[q->n++] = (struct late_op){.seq = seq, .epoch = epoch, .op = op};
+        q->bytes += op->len;
 }
 
-void order_drop_late(struct repl *r) {
-        for (size_t i = 0; i < r->late_n; i++)
-                opbuf_unref(r->late[i].op);
-        r->late_n = 0;
-        r->late_bytes = 0;
+static void queue_pop(struct op_queue *q) {
+        q->bytes -= q->items[q->at].op->len;
+        opbuf_unref(q->items[q->at++].op);
+}
+
+void order_queue_drop(struct op_queue *q) {
+        while (q->at < q->n)
+                queue_pop(q);
+        q->at = q->n = 0;
+}
+
+static void late_push(struct repl *r, const struct wire_op *op, struct opbuf *kept) {
+        struct opbuf *b = kept ? opbuf_ref(kept) : opbuf_new(op->head, op->head_len, op->payload, op->payload_len);
+        order_queue(&r->late, r->delivered_seq, r->choice.epoch, b);
+        while (r->late.bytes > REPL_LATE_BUFFER)
+                queue_pop(&r->late);
+}
+
+/* The next operation of a queue; false: none is left. */
+static bool queue_apply(struct repl *r, struct op_queue *q) {
+        while (q->at < q->n && q->items[q->at].seq <= r->state->pos.seq)
+                queue_pop(q);
+        if (q->at == q->n)
+                return false;
+        PRE(q->items[q->at].seq == r->state->pos.seq + 1);
+        apply_one(r, q->items[q->at].op, q->items[q->at].epoch, NULL);
+        queue_pop(q);
+        return q->at < q->n && repl_phase(r) != PHASE_LEFT;
 }
 
 static void deliver_op(struct repl *r, size_t from, const struct wire_op *op, struct opbuf *kept) {
@@ -195,17 +215,10 @@ void order_more(struct repl *r) {
                         r->work_traffic = false;
                 return;
         }
-        /* Behind a state that was taken over: what was delivered since. */
-        size_t i = 0;
-        while (i < r->late_n && r->late[i].seq <= r->state->pos.seq)
-                i++;
-        if (i < r->late_n) {
-                PRE(r->late[i].seq == r->state->pos.seq + 1);
-                apply_one(r, r->late[i].op, r->choice.epoch, NULL);
-        }
-        r->work_late = i + 1 < r->late_n && repl_phase(r) != PHASE_LEFT;
-        if (!r->work_late)
-                order_drop_late(r);
+        bool *work = r->work_replay ? &r->work_replay : &r->work_late;
+        *work = queue_apply(r, r->work_replay ? &r->replay : &r->late);
+        if (!*work && repl_phase(r) == PHASE_CATCHUP)
+                catchup_replayed(r);
 }
 
 void order_reset_part(struct member *m) {

@@ -97,8 +97,10 @@ void repl_free(struct repl *r) {
         scrap_reset(r, true);
         donor_stop(r);
         catchup_stop(r, false);
-        order_drop_late(r);
-        free(r->late);
+        order_queue_drop(&r->late);
+        order_queue_drop(&r->replay);
+        free(r->late.items);
+        free(r->replay.items);
         for (size_t i = 0; i < r->n_members; i++)
                 order_reset_part(&r->members[i]);
         request_free_all(r);
@@ -212,7 +214,7 @@ void repl_fail(struct repl *r, const char *why) {
         if (repl_phase(r) == PHASE_LEFT)
                 return;
         repl_move(r, PHASE_LEFT, why);
-        r->work_traffic = r->work_late = false;
+        r->work_traffic = r->work_replay = r->work_late = false;
         repl_effect(r, EFFECT_LEAVE);
         catchup_stop(r, false);
         donor_stop(r);
@@ -307,7 +309,12 @@ static void dispatch(struct repl *r, const struct repl_event *ev) {
         case REPL_SENT: r->busy = false; break;
         case REPL_BUSY: r->busy = true; break;
         case REPL_TIMER: on_timer(r); break;
-        case REPL_LOG_PART: donor_log_part(r, ev); break;
+        case REPL_LOG_PART:
+                if (catchup_reads(r, ev->log_part.tag))
+                        catchup_log_part(r, ev);
+                else
+                        donor_log_part(r, ev);
+                break;
         case REPL_CLOSED: view_closed(r); break;
         case REPL_STOP: on_stop(r); break;
         case REPL_MORE: order_more(r); break;
@@ -316,7 +323,7 @@ static void dispatch(struct repl *r, const struct repl_event *ev) {
 }
 
 struct repl_effects repl_step(struct repl *r, const struct repl_event *ev) {
-        PRE((ev->kind == REPL_MORE) == (r->work_traffic || r->work_late)); /* `more` was said: nothing else comes before */
+        PRE((ev->kind == REPL_MORE) == repl_works(r)); /* `more` was said: nothing else comes before */
         scrap_reset(r, false);
         if (ev->now_ms > r->now) {
                 if (!r->busy && r->now)
@@ -324,10 +331,10 @@ struct repl_effects repl_step(struct repl *r, const struct repl_event *ev) {
                 r->now = ev->now_ms;
         }
         dispatch(r, ev);
-        bool more = r->work_traffic || r->work_late;
+        bool more = repl_works(r);
         if (!more)
                 settle(r);
-        return (struct repl_effects){.items = r->effects, .n = r->n_effects, .more = r->work_traffic || r->work_late};
+        return (struct repl_effects){.items = r->effects, .n = r->n_effects, .more = repl_works(r)};
 }
 
 struct op_origin repl_next_origin(struct repl *r) {

@@ -90,8 +90,9 @@ static void round_reset(struct repl *r) {
         r->barrier_due = r->barrier_told = 0;
         r->flush_wanted = 0; /* asked for again where it is still wanted */
         r->round_began = r->quiet;
-        r->work_traffic = r->work_late = false;
-        order_drop_late(r);
+        r->work_traffic = r->work_replay = r->work_late = false;
+        order_queue_drop(&r->late);
+        order_queue_drop(&r->replay);
         catchup_stop(r, true);
         donor_stop(r);
         stable_rebase(r, true);

@@ -235,6 +235,16 @@ void hc_crash(struct hcluster *c, size_t i) {
         drop_events(x);
 }
 
+void hc_wipe(struct hcluster *c, size_t i) {
+        struct hnode *x = &c->nodes[i];
+        drop_log(x);
+        state_done(&x->state);
+        state_init(&x->state);
+        memset(x->cluster_id, 0, sizeof(x->cluster_id));
+        x->promised = x->adopted = 0;
+        x->forgetful = true;
+}
+
 /* --- the group */
 bool hc_deliver(struct hcluster *c, size_t i) {
         struct hnode *x = &c->nodes[i];

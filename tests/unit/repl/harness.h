@@ -73,6 +73,7 @@ void hc_done(struct hcluster *c);
 void hc_config(struct hcluster *c, size_t i, struct repl_config *config);
 void hc_boot(struct hcluster *c, size_t i);    /* a process; keeps what its disk has */
 void hc_crash(struct hcluster *c, size_t i);
+void hc_wipe(struct hcluster *c, size_t i); /* its disk is empty: cluster id, state, log, epochs */
 /* A view of these nodes in a new ring, with its quorum notices when the votes are enough. Members drain what is left of theirs first. */
 struct hview *hc_view(struct hcluster *c, const size_t *members, size_t n);
 struct hview *hc_view_bare(struct hcluster *c, const size_t *members, size_t n); /* without notices and without draining */

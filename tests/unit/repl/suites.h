@@ -4,3 +4,4 @@
 #include <check.h>
 
 Suite *suite_alone(void);
+Suite *suite_cluster(void);
