@@ -269,11 +269,15 @@ void fixture_release(struct fixture *f) {
         pthread_cond_destroy(&f->changed);
 }
 
-void fixture_stop(struct fixture *f) {
+void fixture_unmount(struct fixture *f) {
         pthread_mutex_lock(&executor);
         struct fuse_edge *edge = steal_pointer(&f->edge); /* from here on nobody invalidates; stopping may still bring operations */
         pthread_mutex_unlock(&executor);
         fuse_edge_stop(edge);
+}
+
+void fixture_stop(struct fixture *f) {
+        fixture_unmount(f);
         fixture_release(f);
 }
 
@@ -338,6 +342,13 @@ void fixture_wait_held(struct fixture *f, unsigned n) {
         while (f->n_held < n)
                 pthread_cond_wait(&f->changed, &f->lock);
         pthread_mutex_unlock(&f->lock);
+}
+
+unsigned fixture_withdrawn(struct fixture *f) {
+        pthread_mutex_lock(&f->lock);
+        unsigned n = f->withdrawn;
+        pthread_mutex_unlock(&f->lock);
+        return n;
 }
 
 void fixture_let_go(struct fixture *f) {

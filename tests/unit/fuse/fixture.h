@@ -38,6 +38,7 @@ struct fixture {
 struct fuse_edge_config fixture_config(void);
 void fixture_start(struct fixture *f, const struct fuse_edge_config *config);
 void fixture_stop(struct fixture *f);
+void fixture_unmount(struct fixture *f); /* the edge alone */
 /* What comes before the edge is started and after it was stopped. */
 void fixture_prepare(struct fixture *f);
 void fixture_release(struct fixture *f);
@@ -52,6 +53,7 @@ void fixture_remote_write(struct fixture *f, uint64_t ino, const char *text); /*
 uint64_t fixture_remote_create(struct fixture *f, uint64_t parent, const char *name, uint32_t mode);
 void fixture_hold(struct fixture *f);
 void fixture_wait_held(struct fixture *f, unsigned n);
+unsigned fixture_withdrawn(struct fixture *f);
 void fixture_let_go(struct fixture *f); /* applies what is held, and no longer holds */
 
 uint64_t fixture_ino(struct fixture *f, uint64_t parent, const char *name); /* in the tree; 0: not there */

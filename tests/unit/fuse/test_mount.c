@@ -35,7 +35,7 @@ START_TEST(shows_its_type) {
         ck_assert_ptr_nonnull(strstr(line, "nosuid,nodev"));
         ck_assert_ptr_nonnull(strstr(line, "default_permissions,allow_other"));
         ck_assert_uint_eq(fuse_edge_max_write(f.edge), MIB);
-        fuse_edge_stop(steal_pointer(&f.edge));
+        fixture_unmount(&f);
         ck_assert(!find_line(f.mountpoint, line, sizeof(line)));
         fixture_release(&f);
 }
@@ -144,7 +144,7 @@ START_TEST(detaches_a_dead_mount) {
         ck_assert_int_eq(mkdir(fixture_path(&f, "works"), 0755), 0);
         kill(sitter, SIGKILL);
         ck_assert_int_eq(fixture_wait_exit(sitter, 2000), 128 + SIGKILL);
-        fuse_edge_stop(steal_pointer(&f.edge));
+        fixture_unmount(&f);
         ck_assert(!find_line(f.mountpoint, line, sizeof(line))); /* neither the new one nor the dead one */
         fixture_release(&f);
 }
@@ -160,7 +160,7 @@ START_TEST(mounts_over_files) {
         close(fd);
         ck_assert_int_eq(fixture_mount(&f, NULL, reason, sizeof(reason)), 0);
         ck_assert_int_eq(access(path, F_OK), -1);
-        fuse_edge_stop(steal_pointer(&f.edge));
+        fixture_unmount(&f);
         ck_assert_int_eq(unlink(path), 0);
         fixture_release(&f);
 }
@@ -174,7 +174,7 @@ START_TEST(stops_while_busy) {
         struct stat st;
         while (stat(fixture_path(&f, "ready"), &st) < 0)
                 usleep(1000);
-        fuse_edge_stop(steal_pointer(&f.edge));
+        fixture_unmount(&f);
         ck_assert(!find_line(f.mountpoint, line, sizeof(line)));
         ck_assert_int_eq(fixture_wait_exit(sitter, 0), -1);
         kill(sitter, SIGKILL);
@@ -189,7 +189,7 @@ START_TEST(stops_while_an_operation_waits) {
         fixture_hold(&f);
         pid_t client = SH("mkdir \"$1/d\" 2> /dev/null && exit 0; exit 7", "sh", f.mountpoint);
         fixture_wait_held(&f, 1);
-        fuse_edge_stop(steal_pointer(&f.edge));
+        fixture_unmount(&f);
         ck_assert_int_eq(fixture_wait_exit(client, 2000), 7); /* EIO, and no D state */
         fixture_let_go(&f);                                   /* its end comes after the edge is gone: nothing happens */
         fixture_release(&f);
@@ -204,7 +204,7 @@ START_TEST(tells_when_it_is_unmounted_from_outside) {
         while (f.ended == 0)
                 pthread_cond_wait(&f.changed, &f.lock);
         pthread_mutex_unlock(&f.lock);
-        fuse_edge_stop(steal_pointer(&f.edge));
+        fixture_unmount(&f);
         ck_assert_uint_eq(f.ended, 1);
         fixture_release(&f);
 }
@@ -215,7 +215,7 @@ START_TEST(leaves_what_was_mounted_over_it) {
         char line[1024];
         fixture_start(&f, NULL);
         ck_assert_int_eq(mount("none", f.mountpoint, "tmpfs", 0, NULL), 0);
-        fuse_edge_stop(steal_pointer(&f.edge));
+        fixture_unmount(&f);
         ck_assert(find_line(f.mountpoint, line, sizeof(line)));
         ck_assert_int_eq(umount2(f.mountpoint, 0), 0);
         ck_assert_int_eq(umount2(f.mountpoint, MNT_DETACH), 0); /* ours, dead by now */
@@ -234,7 +234,7 @@ START_TEST(writes_back_mapped_pages_when_stopped) {
         ck_assert_ptr_ne(p, MAP_FAILED);
         close(fd);
         memcpy(p, "new", 3);
-        fuse_edge_stop(steal_pointer(&f.edge));
+        fixture_unmount(&f);
         munmap(p, 4096);
         fs_tick(f.fs, UINT64_MAX); /* what was gathered becomes an operation */
         uint64_t ino = fixture_ino(&f, INO_ROOT, "mapped");
@@ -265,15 +265,19 @@ START_TEST(leaves_nothing_behind) {
         char fds[64], tasks[64];
         (void)snprintf(fds, sizeof(fds), "/proc/%d/fd", getpid());
         (void)snprintf(tasks, sizeof(tasks), "/proc/%d/task", getpid());
-        unsigned n_fds = count_entries(fds), n_tasks = count_entries(tasks);
+        unsigned n_fds = 0, n_tasks = 0;
         for (int i = 0; i < 10; i++) {
+                if (i == 1) { /* after the first: sanitizers have threads of their own */
+                        n_fds = count_entries(fds);
+                        n_tasks = count_entries(tasks);
+                }
                 struct fixture f;
                 fixture_start(&f, NULL);
                 ck_assert_int_eq(mkdir(fixture_path(&f, "d"), 0755), 0);
                 fixture_stop(&f);
         }
-        ck_assert_uint_eq(count_entries(fds), n_fds);
-        ck_assert_uint_eq(count_entries(tasks), n_tasks);
+        ck_assert_uint_le(count_entries(fds), n_fds);
+        ck_assert_uint_le(count_entries(tasks), n_tasks);
 }
 END_TEST
 

@@ -313,15 +313,12 @@ START_TEST(a_signal_ends_waiting) {
         pid_t client = SH("exec mkdir \"$1/waits\"", "sh", f.mountpoint);
         fixture_wait_held(&f, 1);
         kill(client, SIGTERM);
-        for (int i = 0; i < 500 && f.withdrawn == 0; i++)
+        for (int i = 0; i < 500 && fixture_withdrawn(&f) == 0; i++)
                 usleep(1000);
-        int status = fixture_wait_exit(client, 500);
-        if (f.withdrawn > 0)
-                ck_assert_int_eq(status, 128 + SIGTERM);
-        fixture_let_go(&f); /* what could not be withdrawn ends with its operation */
-        if (status < 0)
-                status = fixture_wait_exit(client, 2000);
-        ck_assert_int_ge(status, 0);
+        ck_assert_uint_eq(fixture_withdrawn(&f), 1);
+        ck_assert_int_eq(fixture_wait_exit(client, 2000), 128 + SIGTERM);
+        fixture_let_go(&f);
+        ck_assert_uint_eq(fixture_ino(&f, INO_ROOT, "waits"), 0);
 }
 END_TEST
 
