@@ -131,8 +131,10 @@ static void effect_role(struct engine *e, const struct repl_effect *f) {
         atomic_store(&e->accepts, f->role.primary || f->role.settling);
         if (f->role.primary)
                 log_info("primary: epoch %llu", (unsigned long long)f->role.epoch);
+        else if (f->role.settling)
+                log_debug("requests wait: %s", f->role.reason);
         else
-                log_notice("%s: %s", f->role.settling ? "waiting" : "read-only", f->role.reason);
+                log_notice("read-only: %s", f->role.reason);
         if (e->hooks.role)
                 e->hooks.role(e->hooks.ctx, f->role.primary, f->role.reason);
 }

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define NAMES_SHOWN 5u
@@ -56,10 +58,16 @@ static bool is_coterie_mount(const char *path) {
         return is;
 }
 
+/* The kernel may have the root's attributes cached, so stat(2) can succeed on a dead mount; statfs(2) always asks the daemon. */
+static bool is_dead_mount(const char *path) {
+        struct statfs st;
+        return statfs(path, &st) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
+}
+
 errint_t mountpoint_check(const char *path, struct fault *f) {
         struct stat st;
 
-        if (stat(path, &st) < 0 && (errno == ENOTCONN || errno == ECONNABORTED)) {
+        if (is_dead_mount(path)) {
                 /* A daemon died here. Whoever still sits in its mount keeps the dead one. */
                 if (umount2(path, MNT_DETACH) < 0)
                         return fault_set(f, 1, -errno, "cannot detach the dead mount at %s; run as root", path);
