@@ -224,6 +224,7 @@ void oplog_close(struct oplog *l) {
         disk_close(l->reader);
         free(l->pending.data);
         free(l->inflight.data);
+        free(l->parked.data);
         free(l->spare.data);
         free(l->marks[0]);
         free(l->marks[1]);

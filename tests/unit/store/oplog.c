@@ -679,9 +679,9 @@ START_TEST(one_write_takes_all_that_wait) {
         pthread_t first, others[15];
         void *r;
         append_ok(l, 1, 60, 0);
+        simdisk_watch(sim, hold_write, NULL);
         pthread_mutex_lock(&gate);
         at_gate = false;
-        simdisk_watch(sim, hold_write, NULL);
         ck_assert_int_eq(pthread_create(&first, NULL, one_write, l), 0);
         while (!at_gate)
                 ;

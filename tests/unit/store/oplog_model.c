@@ -67,6 +67,9 @@ struct made {
         uint8_t *bytes;
         struct oplog_extent extents[8];
 };
+static void made_done(struct made *m) {
+        free(m->bytes);
+}
 
 static void make(const struct truth *t, struct made *ret) {
         uint64_t state = t->variant * 1000003 + t->pos.seq;
@@ -100,9 +103,8 @@ static void make(const struct truth *t, struct made *ret) {
 }
 
 static bool same(const struct truth *t, const struct oplog_record *r) {
-        struct made w;
+        CLEANUP(made_done) struct made w;
         make(t, &w);
-        cleanup_free uint8_t *bytes = w.bytes;
         bool op = t->kind == OPLOG_OP || t->kind == OPLOG_OP_EXTENTS;
         if (r->kind != w.r.kind || position_cmp(r->pos, w.r.pos) != 0)
                 return false;
@@ -270,9 +272,8 @@ static void step_append(struct model *m) {
                 t.pos = (struct position){.epoch = ++m->epoch, .seq = last_seq(m)};
                 t.head_len = 0;
         }
-        struct made w;
+        CLEANUP(made_done) struct made w;
         make(&t, &w);
-        cleanup_free uint8_t *bytes = w.bytes;
         errint_t r = oplog_append(m->log, &w.r);
         if (r == -ENOSPC)
                 return;
