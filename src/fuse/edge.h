@@ -37,6 +37,7 @@ struct edge_req {
         fuse_req_t req;         /* parking: NULL as well then */
         uint64_t ino;           /* of the request */
         bool is_dir;            /* an OPENDIR: what to undo when nobody waits for the answer any more */
+        bool loses_setuid;      /* a WRITE that changes the mode */
         bool waits;             /* may be answered later: on the heap */
         bool answered;          /* parking */
         bool parked;            /* parking: in edge->parked, answered from another thread */

@@ -281,8 +281,12 @@ static void reply_create(struct fs_reply *r, const struct fs_entry *entry, const
 
 static void reply_write(struct fs_reply *r, size_t n) {
         CLEANUP(answered) struct edge_req q = take(r);
-        if (q.req)
-                (void)fuse_reply_write(q.req, n);
+        if (!q.req)
+                return;
+        /* The kernel keeps the mode over a WRITE, and execve(2) goes by it. Attributes alone: this does not wait for anything. */
+        if (q.loses_setuid)
+                (void)notify_send_inode(q.edge, q.ino, -1, 0); /* it knows the inode: it writes to it */
+        (void)fuse_reply_write(q.req, n);
 }
 
 static void reply_data(struct fs_reply *r, const struct iovec *iov, int n_iov) {

@@ -3,7 +3,7 @@
 
 #include "notify.h"
 
-#include <string.h>
+#include <sys/stat.h>
 
 static struct fs *fs_of(fuse_req_t req) {
         return ((struct fuse_edge *)fuse_req_userdata(req))->config.fs;
@@ -217,9 +217,28 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, stru
         fs_read(fs_of(req), ino, fi->fh, (uint64_t)off, size, &q.reply);
 }
 
+/* What fs_getattr answers, for the edge's own use. */
+static void mode_err(struct fs_reply *r, int error) {
+        (void)r, (void)error; /* the mode stays 0 */
+}
+static void mode_attr(struct fs_reply *r, const struct fs_entry *entry) {
+        *(uint32_t *)r->ctx = entry->attr.mode;
+}
+
+static bool is_setuid(fuse_req_t req, uint64_t ino) {
+        static const struct fs_reply_ops ops = {.err = mode_err, .attr = mode_attr};
+        uint32_t mode = 0;
+        struct fs_reply r = {.ops = &ops, .ctx = &mode};
+        struct fs_caller c = caller_of(req);
+        fs_getattr(fs_of(req), &c, ino, &r);
+        return (mode & S_ISUID) || (mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP);
+}
+
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t size, off_t off, struct fuse_file_info *fi) {
         uint32_t flags = ((const struct fuse_write_in *)raw_body())->write_flags;
+        bool loses_setuid = (flags & FUSE_WRITE_KILL_SUIDGID) && is_setuid(req, ino);
         struct edge_req *q = edge_req_begin(req);
+        q->loses_setuid = loses_setuid;
         struct fs_caller c = caller_of(req);
         fs_write(fs_of(req), &c, ino, fi->fh, (uint64_t)off, p, size, fi->flags, flags & FUSE_WRITE_KILL_SUIDGID, flags & FUSE_WRITE_CACHE, &q->reply);
         edge_req_end(q);

@@ -18,6 +18,11 @@ static struct fixture f;
 static void setup(void) {
         fixture_start(&f, NULL);
 }
+static void setup_suid(void) {
+        struct fuse_edge_config c = fixture_config();
+        c.allow_suid = true;
+        fixture_start(&f, &c);
+}
 static void teardown(void) {
         fixture_stop(&f);
 }
@@ -151,6 +156,17 @@ START_TEST(setuid_goes_when_others_write) {
         become(0);
         ck_assert_int_eq(stat(fixture_path(&f, "tool"), &st), 0);
         ck_assert_uint_eq(st.st_mode & 07777, 0777);
+}
+END_TEST
+
+/* Nobody asks for attributes between the write and the execve: the kernel would go by the mode that it has cached. */
+START_TEST(a_changed_program_runs_without_setuid) {
+        pid_t copy = SH("cp /usr/bin/id \"$1/tool\" && chmod 6777 \"$1/tool\" && \"$1/tool\" -u > /dev/null", "sh", f.mountpoint);
+        ck_assert_int_eq(fixture_wait_exit(copy, 5000), 0);
+        pid_t before = SH("[ $(setpriv --reuid 1000 --clear-groups \"$1/tool\" -u) = 0 ]", "sh", f.mountpoint);
+        ck_assert_int_eq(fixture_wait_exit(before, 5000), 0);
+        pid_t after = SH("[ $(setpriv --reuid 1000 --clear-groups sh -c 'echo more >> $1; exec $1 -u' sh \"$1/tool\") = 1000 ]", "sh", f.mountpoint);
+        ck_assert_int_eq(fixture_wait_exit(after, 5000), 0);
 }
 END_TEST
 
@@ -374,5 +390,9 @@ Suite *suite_requests(void) {
         tcase_add_test(c, a_signal_ends_waiting);
         tcase_add_test(c, many_threads_at_once);
         suite_add_tcase(s, c);
+        TCase *suid = tcase_create("setuid allowed");
+        tcase_add_checked_fixture(suid, setup_suid, teardown);
+        tcase_add_test(suid, a_changed_program_runs_without_setuid);
+        suite_add_tcase(s, suid);
         return s;
 }
