@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -145,8 +146,8 @@ static int sequence(enum sync_level level, const unsigned *ops, size_t n, bool c
                 return -1;
         tell(&x);
         uint64_t end = simdisk_position(x.disk);
-        for (uint64_t at = 0; at <= end && !bad; at += each_event ? 1 : 1 + rig_random(&x.r, 4))
-                bad = cut_all_ways(&x, at, each_event ? 4 : 1);
+        for (uint64_t at = 0; at <= end && !bad; at += each_event ? 1 : 1 + rig_random(&x.r, 12))
+                bad = cut_all_ways(&x, at, each_event ? 3 : 0);
         if (bad) {
                 fprintf(stderr, "  sequence:");
                 for (size_t i = 0; i < n; i++)
@@ -264,6 +265,8 @@ int main(int argc, char **argv) {
         bool full = argc > 1 && strcmp(argv[1], "full") == 0;
         uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1, n = argc > 2 ? 1 : full ? 10000 : 300;
         log_set_level(LOG_LEVEL_ERROR);
+        (void)mallopt(M_MMAP_THRESHOLD, 64 << 20); /* disks come and go by the thousand: their memory stays */
+        (void)mallopt(M_TRIM_THRESHOLD, 512 << 20);
         if (argc <= 2 && (opening() < 0 || exhaustive(full) < 0))
                 return EXIT_FAILURE;
         printf("opening and exhaustive: %" PRIu64 " cuts\n", total_cuts);
