@@ -1,4 +1,4 @@
-/* opgen.c: see opgen.h. */
+/* opgen.c: see opgen.h. At most one random number is drawn per expression whose order C leaves open: another compiler must draw the same. */
 #include "opgen.h"
 
 #include <stdio.h>
@@ -58,7 +58,8 @@ static struct op_name new_name(struct opgen *g, int i) {
                 memset(s, 'l', len);
                 s[len] = '\0';
         } else {
-                (void)snprintf(s, sizeof(g->names[i]), "%c%s", (int)('a' + opgen_random(g, 10)), one_in(g, 3) ? "x" : "");
+                int letter = (int)('a' + opgen_random(g, 10));
+                (void)snprintf(s, sizeof(g->names[i]), "%c%s", letter, one_in(g, 3) ? "x" : "");
         }
         return (struct op_name){s, strlen(s)};
 }
@@ -92,7 +93,9 @@ static struct timestamp new_time(struct opgen *g) {
         static const int64_t far[] = {-315619200, 4417977600, 0, -1};
         if (one_in(g, 8))
                 return (struct timestamp){far[opgen_random(g, 4)], 999999999};
-        return (struct timestamp){(int64_t)opgen_random(g, 2000000000), (uint32_t)opgen_random(g, 1000000000)};
+        struct timestamp t = {.sec = (int64_t)opgen_random(g, 2000000000)};
+        t.nsec = (uint32_t)opgen_random(g, 1000000000);
+        return t;
 }
 
 static void acl_entry(struct opgen *g, size_t i, uint8_t tag) {
@@ -156,7 +159,9 @@ static void gen_write(struct opgen *g, const struct reftree *r) {
         struct op *op = &g->op;
         op->write.ino = opgen_ino(g, r, S_IFREG);
         op->write.keep = op->write.size = BLOB_KEEP_ALL;
-        op->write.flags = (one_in(g, 4) ? WRITE_APPEND : 0u) | (one_in(g, 6) ? WRITE_KILL_SUID : 0u) | (one_in(g, 8) ? WRITE_NO_MTIME : 0u);
+        op->write.flags = one_in(g, 4) ? WRITE_APPEND : 0;
+        op->write.flags |= one_in(g, 6) ? WRITE_KILL_SUID : 0;
+        op->write.flags |= one_in(g, 8) ? WRITE_NO_MTIME : 0;
         bool append = (op->write.flags & WRITE_APPEND) != 0;
         if (!append && one_in(g, 3))
                 op->write.keep = one_in(g, 2) ? 0 : near_chunk(g);
@@ -279,7 +284,8 @@ static void gen_adopt(struct opgen *g, const struct reftree *r) {
         op->adopt.parent = opgen_ino(g, r, S_IFDIR);
         op->adopt.name = new_name(g, 0);
         op->adopt.attr.ino = op->adopt.ino;
-        op->adopt.attr.mode = (one_in(g, 20) ? S_IFDIR : S_IFREG) | (uint32_t)opgen_random(g, 010000);
+        op->adopt.attr.mode = one_in(g, 20) ? S_IFDIR : S_IFREG;
+        op->adopt.attr.mode |= (uint32_t)opgen_random(g, 010000);
         op->adopt.attr.uid = (uint32_t)opgen_random(g, 3);
         op->adopt.attr.atime = new_time(g);
         op->adopt.attr.mtime = new_time(g);
@@ -328,12 +334,17 @@ const struct op *opgen_next(struct opgen *g, const struct reftree *r) {
         op->kind = gen_kind(g);
         if (op->kind == OP_CREATE && count_names(r) > 150 && one_in(g, 2))
                 op->kind = OP_UNLINK;
-        if (!one_in(g, 8)) /* often no time passes, or it runs backwards */
-                g->now.sec += (int64_t)opgen_random(g, 3) - !one_in(g, 3);
+        if (!one_in(g, 8)) { /* often no time passes, or it runs backwards */
+                g->now.sec += (int64_t)opgen_random(g, 3);
+                g->now.sec -= !one_in(g, 3);
+        }
         g->now.nsec = (uint32_t)opgen_random(g, one_in(g, 4) ? 1000000000 : 2);
         op->time = g->now;
-        op->origin = (struct op_origin){.node = 1 + (uint32_t)opgen_random(g, 3), .incarnation = opgen_random(g, 0), .number = opgen_random(g, 5000)};
-        op->caller = (struct op_caller){.uid = (uint32_t)opgen_random(g, 2000), .pid = (int32_t)opgen_random(g, 40000), .program = "opgen"};
+        op->origin.node = 1 + (uint32_t)opgen_random(g, 3);
+        op->origin.incarnation = opgen_random(g, 0);
+        op->origin.number = opgen_random(g, 5000);
+        op->caller = (struct op_caller){.uid = (uint32_t)opgen_random(g, 2000), .program = "opgen"};
+        op->caller.pid = (int32_t)opgen_random(g, 40000);
         switch (op->kind) {
         case OP_CREATE:
                 gen_create(g, r);

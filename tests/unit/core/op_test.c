@@ -33,6 +33,52 @@ static void golden_write(const char *name, const struct enc *e) {
         ck_assert_int_eq(fclose(f), 0);
 }
 
+/* The same operation, aimed at inodes that the fuzz target's tree has, as the target reads it: u16 length, head, u16 length, payload. */
+static void corpus_write(const struct op_sample *s) {
+        CLEANUP(enc_done) struct enc head = {0}, all = {0};
+        char path[300];
+        struct op op = s->op;
+        enum { ROOT = 1, FILE_INO = 2, DIR_INO = 3 };
+        switch (op.kind) {
+        case OP_CREATE:
+                op.create.parent = DIR_INO;
+                break;
+        case OP_LINK:
+                op.link.ino = FILE_INO;
+                op.link.parent = DIR_INO;
+                break;
+        case OP_UNLINK:
+        case OP_RMDIR:
+                op.unlink.parent = ROOT;
+                op.unlink.name = name_of(op.kind == OP_RMDIR ? "d" : "f");
+                break;
+        case OP_RENAME:
+                op.rename.parent = ROOT;
+                op.rename.name = name_of("f");
+                op.rename.new_parent = DIR_INO;
+                break;
+        case OP_ADOPT:
+                op.adopt.ino = 5; /* after a RESERVE_INO */
+                op.adopt.parent = DIR_INO;
+                break;
+        default: /* the others begin with the inode */
+                op.setattr.ino = op.kind == OP_SETTING || op.kind == OP_NOTHING || op.kind == OP_RESERVE_INO ? op.setattr.ino : FILE_INO;
+                break;
+        }
+        ck_assert_int_eq(encode(&op, &head), 0);
+        enc_init(&all, 4000);
+        enc_u16(&all, (uint16_t)head.len);
+        enc_raw(&all, head.data, head.len);
+        enc_u16(&all, (uint16_t)op.payload.len);
+        enc_raw(&all, op.payload.data, op.payload.len);
+        (void)snprintf(path, sizeof(path), "%s/../fuzz/corpus/op/%s", TEST_DATA_DIR, s->name);
+        FILE *f = fopen(path, "wbx");
+        if (!f)
+                return;
+        ck_assert_uint_eq(fwrite(all.data, 1, all.len, f), all.len);
+        ck_assert_int_eq(fclose(f), 0);
+}
+
 START_TEST(golden) {
         struct op_sample s = op_sample((size_t)_i);
         uint8_t golden_bytes[1000];
@@ -40,8 +86,10 @@ START_TEST(golden) {
         cleanup_free void *scratch = NULL;
         struct op back;
         ck_assert_int_eq(encode(&s.op, &e), 0);
-        if (getenv("COTERIE_WRITE_GOLDEN"))
+        if (getenv("COTERIE_WRITE_GOLDEN")) {
                 golden_write(s.name, &e);
+                corpus_write(&s);
+        }
         size_t n = golden_read(s.name, golden_bytes, sizeof(golden_bytes));
         ck_assert_uint_eq(n, e.len);
         ck_assert_mem_eq(golden_bytes, e.data, n);
