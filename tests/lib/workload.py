@@ -27,8 +27,10 @@ def content_of(seed, size):
 class Generator:
     """Chooses operations. Names come from a small set, so that they meet; some fail, and must fail alike."""
 
-    def __init__(self, seed, size_max=40000, barriers=False):
+    def __init__(self, seed, size_max=40000, barriers=False, piece=7000):
+        """piece: bytes per write(2); None: all at once."""
         self.rng = random.Random(seed)
+        self.piece = piece
         self.size_max = size_max
         self.dirs = ['', 'd0', 'd1', 'd0/e0', 'd1/e1']
         self.kinds = ['write'] * 6 + ['replace'] * 5 + ['append'] * 3 + ['edit'] * 4 + ['truncate'] * 2 + ['mkdir'] * 3 + \
@@ -49,7 +51,7 @@ class Generator:
         r, kind = self.rng, self.rng.choice(self.kinds)
         seed = r.randrange(1 << 30)
         if kind in ('write', 'replace', 'append', 'rewrite'):
-            return [kind, self.path(), seed, self.size()]
+            return [kind, self.path(), seed, self.size(), self.piece]
         if kind == 'edit':
             return [kind, self.path(), seed, r.choice([1, 100, r.randrange(1, 5000)]), r.randrange(self.size_max)]
         if kind == 'truncate':
@@ -91,7 +93,7 @@ def steps(root, op):
     if kind == 'write':  # opening truncates; closing puts the content in place
         def close_after(fd):
             try:
-                write_all(fd, content_of(op[2], op[3]), 7000)
+                write_all(fd, content_of(op[2], op[3]), op[4])
             finally:
                 os.close(fd)
         holder = []
@@ -107,7 +109,7 @@ def steps(root, op):
         return [rewrite]
     if kind == 'replace':
         temporary = os.path.join(root, 'tmp')
-        return steps(root, ['write', 'tmp', op[2], op[3]]) + [lambda: os.rename(temporary, path)]
+        return steps(root, ['write', 'tmp', *op[2:]]) + [lambda: os.rename(temporary, path)]
     if kind in ('append', 'edit'):
         def change():
             fd = os.open(path, os.O_WRONLY | (os.O_APPEND if kind == 'append' else 0))
@@ -180,6 +182,17 @@ def carry_out(root, op, upto=None, on_step=None):
         if on_step:
             on_step(i)
     return 0
+
+
+def outcomes(root, op, finished):
+    """After a crash in `op` with so many steps acknowledged: how many steps may have had their effect. `root` is the state before it.
+
+    A truncation by O_TRUNC is gathered with the writes that follow: until the file is closed, it may still have its old content."""
+    possible = [finished, finished + 1]
+    if op[0] in ('write', 'replace') and finished == 1:
+        if os.path.exists(os.path.join(root, 'tmp' if op[0] == 'replace' else op[1])):
+            possible.insert(0, 0)
+    return possible
 
 
 def snapshot(root):

@@ -39,7 +39,7 @@ def usage(t):
     refused(t, 2, ['mount point'], '--standalone', '--db', db, *run)
     refused(t, 2, ['database'], '--standalone', *run, mnt)
     refused(t, 2, ['sync_levl', 'sync_level'], '--standalone', '--db', db, *run, '-o', 'sync_levl=file', mnt)
-    refused(t, 2, ['--sync-levl'], '--standalone', '--db', db, *run, '--sync-levl', 'file', mnt)
+    refused(t, 2, ['sync-levl', 'sync_level'], '--standalone', '--db', db, *run, '--sync-levl', 'file', mnt)
     refused(t, 2, ['always', 'none', 'filesystem', 'file'], '--standalone', '--db', db, *run, '--sync-level', 'always', mnt)
     refused(t, 2, ['one mount point'], '--standalone', '--db', db, *run, mnt, mnt)
     refused(t, 2, ['--db'], '--standalone', mnt, '--db')
@@ -124,7 +124,7 @@ def without_fuse(t):
 def commands(t):
     run = ['--run-dir', t.dir / 'run']
     refused(t, 3, ['run'], *run, 'status', program='coterie')
-    refused(t, 2, ['statsu', 'status'], *run, 'statsu', program='coterie')
+    refused(t, 2, ['statsu', '--help'], *run, 'statsu', program='coterie')
     refused(t, 1, ['no.db'], 'check', t.dir / 'no.db', program='coterie')
     d = t.daemon()
     done = d.coterie('set', 'sync_level=sometimes', check=False)

@@ -36,11 +36,13 @@ def small_writes_become_one_operation(t):
 def what_ends_gathering(t):
     d = t.daemon()
     path = d.mnt / 'f'
+    rounds = iter(range(100))
 
     def operations(action):
         fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_TRUNC)
+        piece = b'round %04d' % next(rounds)  # the same content again would be no operation at all
         for _ in range(10):
-            os.write(fd, b'0123456789')
+            os.write(fd, piece)
         before = d.counters()['content_operations']
         action(fd)
         after = d.counters()['content_operations']
