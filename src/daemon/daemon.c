@@ -402,7 +402,7 @@ errint_t daemon_stop(struct daemon *d, bool failed) {
                 if (error < 0)
                         log_error("the database could not be closed properly: %s; the next start replays the log", strerror(-error));
         }
-        atomic_store(&d->edge, NULL);
+        fuse_edge_free(atomic_exchange(&d->edge, NULL)); /* stopped before the engine, which invalidates until it ends */
         ctl_server_free(d->ctl);
         fs_free(d->fs);
         if (d->net)

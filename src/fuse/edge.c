@@ -149,7 +149,17 @@ static struct fuse_edge *edge_new(const struct fuse_edge_config *config) {
         return e;
 }
 
-static void edge_free(struct fuse_edge *e) {
+static void session_end(struct fuse_edge *e) {
+        if (e->session)
+                fuse_session_destroy(steal_pointer(&e->session)); /* closes fd */
+        else if (e->fd >= 0)
+                (void)close(e->fd); /* a device that was never used */
+        e->fd = -1;
+}
+
+void fuse_edge_free(struct fuse_edge *e) {
+        if (!e)
+                return;
         for (unsigned i = 0; i < e->n_workers && e->workers; i++) {
                 free(e->workers[i].memory);
                 free(e->workers[i].spare);
@@ -157,10 +167,6 @@ static void edge_free(struct fuse_edge *e) {
         free(e->workers);
         if (e->notify)
                 notify_free(e->notify);
-        if (e->session)
-                fuse_session_destroy(e->session); /* closes fd */
-        else if (e->fd >= 0)
-                (void)close(e->fd); /* a device that was never used */
         pthread_cond_destroy(&e->changed);
         pthread_mutex_destroy(&e->lock);
         free(e->mountpoint);
@@ -194,6 +200,7 @@ errint_t fuse_edge_start(const struct fuse_edge_config *config, struct fuse_edge
         errint_t r = start(e, ret_reason, reason_size);
         if (r < 0) {
                 fuse_edge_stop(e);
+                fuse_edge_free(e);
                 return r;
         }
         *ret = e;
@@ -237,7 +244,7 @@ void fuse_edge_stop(struct fuse_edge *e) {
                 notify_stop(e->notify);
         workers_stop(e, unmounted);
         edge_req_orphan_all(e);
-        edge_free(e);
+        session_end(e);
 }
 
 /* --- invalidation --- */

@@ -270,10 +270,11 @@ void fixture_release(struct fixture *f) {
 }
 
 void fixture_unmount(struct fixture *f) {
+        fuse_edge_stop(f->edge); /* may bring operations, which are invalidated */
         pthread_mutex_lock(&executor);
-        struct fuse_edge *edge = steal_pointer(&f->edge); /* from here on nobody invalidates; stopping may still bring operations */
+        struct fuse_edge *edge = steal_pointer(&f->edge);
         pthread_mutex_unlock(&executor);
-        fuse_edge_stop(edge);
+        fuse_edge_free(edge);
 }
 
 void fixture_stop(struct fixture *f) {

@@ -1,5 +1,5 @@
 /* fuse.h: the kernel edge: a thin low-level adapter. Requests in, replies and invalidations out. Mounts by mount(2), receives on its own
- * worker threads (fuse_session_receive_buf), decodes raw what libfuse 3.14 does not (TMPFILE, STATX, KILLPRIV_V2 flags, SETXATTR_EXT). */
+ * worker threads, decodes raw what libfuse 3.14 does not (TMPFILE, KILLPRIV_V2 flags, SETXATTR_EXT). */
 #pragma once
 
 #include "fs/fs.h"
@@ -23,8 +23,10 @@ struct fuse_edge;
 /* Detaches a dead mount at the mountpoint if there is one, mounts, starts workers, returns when INIT was answered. One line of what
  * failed and the remedy in ret_reason. */
 errint_t fuse_edge_start(const struct fuse_edge_config *config, struct fuse_edge **ret, char *ret_reason, size_t reason_size);
-/* Unmounts (MNT_DETACH if busy), writes back, joins threads. */
+/* Writes back mapped pages, unmounts (MNT_DETACH if busy), joins threads. Requests that still wait for an operation get a moment, then
+ * EIO; they may be finished later. Invalidations from now on are done at once. Not from a worker thread (`ended`). */
 void fuse_edge_stop(struct fuse_edge *e);
+void fuse_edge_free(struct fuse_edge *e); /* after fuse_edge_stop, when nobody invalidates any more */
 /* Invalidates the kernel's caches for a change set; done(seq) is called when everything up to it is clear, in order, from a thread of
  * the notification pool; with nothing to do, at once from here. `local`: the kernel asked for it itself and knows. */
 void fuse_edge_invalidate(struct fuse_edge *e, const struct change_set *changes, uint64_t seq, bool local, void (*done)(void *ctx, uint64_t seq), void *ctx);
