@@ -197,7 +197,8 @@ static void put64(uint8_t *p, uint64_t v) {
 
 static struct hash128 chunk_hash(struct chunk *c) {
         if (atomic_load_explicit(&c->hashed, memory_order_acquire))
-                return (struct hash128){atomic_load_explicit(&c->lo, memory_order_relaxed), atomic_load_explicit(&c->hi, memory_order_relaxed)};
+                return (struct hash128){atomic_load_explicit(&c->lo, memory_order_relaxed),
+                                        atomic_load_explicit(&c->hi, memory_order_relaxed)};
         struct hash128 h = hash128_of(c->data, c->len); /* two threads may both do it: they store the same */
         atomic_store_explicit(&c->lo, h.lo, memory_order_relaxed);
         atomic_store_explicit(&c->hi, h.hi, memory_order_relaxed);

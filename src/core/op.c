@@ -6,10 +6,18 @@
 
 const char *op_kind_text(enum op_kind kind) {
         static const char *const text[OP_KIND_COUNT] = {
-                [OP_NOTHING] = "nothing", [OP_CREATE] = "create",           [OP_LINK] = "link",
-                [OP_UNLINK] = "unlink",   [OP_RMDIR] = "rmdir",             [OP_RENAME] = "rename",
-                [OP_SETATTR] = "setattr", [OP_WRITE] = "write",             [OP_SETXATTR] = "setxattr",
-                [OP_ADOPT] = "adopt",     [OP_REMOVEXATTR] = "removexattr", [OP_RESERVE_INO] = "reserve-ino",
+                [OP_NOTHING] = "nothing",
+                [OP_CREATE] = "create",
+                [OP_LINK] = "link",
+                [OP_UNLINK] = "unlink",
+                [OP_RMDIR] = "rmdir",
+                [OP_RENAME] = "rename",
+                [OP_SETATTR] = "setattr",
+                [OP_WRITE] = "write",
+                [OP_SETXATTR] = "setxattr",
+                [OP_ADOPT] = "adopt",
+                [OP_REMOVEXATTR] = "removexattr",
+                [OP_RESERVE_INO] = "reserve-ino",
                 [OP_SETTING] = "setting",
         };
         return (unsigned)kind < OP_KIND_COUNT ? text[kind] : "unknown";

@@ -19,8 +19,8 @@ enum {
 };
 
 #define SETATTR_ALL (SETATTR_MODE | SETATTR_UID | SETATTR_GID | SETATTR_ATIME | SETATTR_MTIME | SETATTR_KILL_SUID)
-#define WRITE_ALL (WRITE_APPEND | WRITE_KILL_SUID | WRITE_NO_MTIME)
-#define NSEC_MAX 999999999u
+#define WRITE_ALL   (WRITE_APPEND | WRITE_KILL_SUID | WRITE_NO_MTIME)
+#define NSEC_MAX    999999999u
 
 /* The rules that an operation keeps, whoever made it; encoder, decoder and apply all refuse what breaks them. 0, -EINVAL,
  * -ENAMETOOLONG, -E2BIG. */

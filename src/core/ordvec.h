@@ -13,8 +13,8 @@ struct ordvec {
 typedef uint64_t (*ordvec_key)(const void *object);
 
 void ordvec_done(struct ordvec *v);
-void ordvec_insert(struct ordvec *v, ordvec_key key, void *object); /* a new key, or that of a tombstone */
-void ordvec_remove(struct ordvec *v, ordvec_key key, uint64_t k);   /* it must be there */
+void ordvec_insert(struct ordvec *v, ordvec_key key, void *object);       /* a new key, or that of a tombstone */
+void ordvec_remove(struct ordvec *v, ordvec_key key, uint64_t k);         /* it must be there */
 uint32_t ordvec_seek(const struct ordvec *v, ordvec_key key, uint64_t k); /* first slot with a key >= k; v->end: none */
 
 /* For building in any order: append without looking, then sort once; false: a key came twice. */

@@ -12,8 +12,8 @@ struct ptrtab {
 };
 typedef bool (*ptrtab_eq)(const void *object, const void *key);
 
-void ptrtab_done(struct ptrtab *t); /* frees the table, not the objects */
-void ptrtab_insert(struct ptrtab *t, uint32_t hash, void *object); /* the key must not be there yet */
+void ptrtab_done(struct ptrtab *t);                                      /* frees the table, not the objects */
+void ptrtab_insert(struct ptrtab *t, uint32_t hash, void *object);       /* the key must not be there yet */
 void ptrtab_remove(struct ptrtab *t, uint32_t hash, const void *object); /* it must be there */
 
 static inline uint32_t ptrtab_home(const struct ptrtab *t, uint32_t hash) {

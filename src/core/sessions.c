@@ -10,7 +10,7 @@
 #define SESSIONS_VERSION   1u
 #define SESSIONS_NODES_MAX 128u /* beyond it the one that was silent longest goes; twice what a view can hold */
 #define RESULT_BYTES_MAX   40u  /* encoded: four varints */
-static_assert(SESSIONS_NODES_MAX *(SESSION_RESULTS * RESULT_BYTES_MAX + 64) < SESSIONS_ENCODED_MAX, "full sessions can be encoded");
+static_assert(SESSIONS_NODES_MAX * (SESSION_RESULTS * RESULT_BYTES_MAX + 64) < SESSIONS_ENCODED_MAX, "full sessions can be encoded");
 static_assert((SESSION_RESULTS & (SESSION_RESULTS - 1)) == 0, "the ring's size is a power of two");
 
 struct kept {
@@ -20,8 +20,8 @@ struct kept {
 struct session {
         uint32_t node;
         uint64_t incarnation;
-        uint64_t highest; /* number applied */
-        uint64_t used;    /* the clock at its last operation */
+        uint64_t highest;  /* number applied */
+        uint64_t used;     /* the clock at its last operation */
         struct kept *ring; /* numbers ascend from `first` */
         uint32_t first, n, cap;
 };
@@ -32,7 +32,9 @@ struct sessions {
         struct hash128 digest;
 };
 
-struct sessions *sessions_new(void) { return NEW(struct sessions); }
+struct sessions *sessions_new(void) {
+        return NEW(struct sessions);
+}
 
 void sessions_free(struct sessions *s) {
         if (!s)
@@ -43,7 +45,9 @@ void sessions_free(struct sessions *s) {
         free(s);
 }
 
-static const struct kept *session_at(const struct session *e, uint32_t i) { return &e->ring[(e->first + i) & (e->cap - 1)]; }
+static const struct kept *session_at(const struct session *e, uint32_t i) {
+        return &e->ring[(e->first + i) & (e->cap - 1)];
+}
 
 static void put_u64(uint8_t *at, uint64_t v) {
         for (unsigned i = 0; i < 8; i++)
@@ -71,8 +75,12 @@ static struct hash128 kept_hash(const struct session *e, const struct kept *k) {
         return hash128_of(bytes, sizeof(bytes));
 }
 
-static void digest_add(struct sessions *s, struct hash128 h) { s->digest = hash128_add(s->digest, h); }
-static void digest_sub(struct sessions *s, struct hash128 h) { s->digest = hash128_sub(s->digest, h); }
+static void digest_add(struct sessions *s, struct hash128 h) {
+        s->digest = hash128_add(s->digest, h);
+}
+static void digest_sub(struct sessions *s, struct hash128 h) {
+        s->digest = hash128_sub(s->digest, h);
+}
 
 /* Index of node's entry, or where it would go. */
 static size_t session_index(const struct sessions *s, uint32_t node) {
@@ -194,7 +202,9 @@ void sessions_record(struct sessions *s, const struct op_origin *origin, const s
         digest_add(s, session_hash(e));
 }
 
-struct hash128 sessions_digest(const struct sessions *s) { return s->digest; }
+struct hash128 sessions_digest(const struct sessions *s) {
+        return s->digest;
+}
 
 errint_t sessions_encode(const struct sessions *s, struct enc *e) {
         enc_u8(e, SESSIONS_VERSION);

@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-void state_init(struct state *s) { *s = (struct state){.tree = tree_new(), .sessions = sessions_new()}; }
+void state_init(struct state *s) {
+        *s = (struct state){.tree = tree_new(), .sessions = sessions_new()};
+}
 
 void state_done(struct state *s) {
         tree_free(s->tree);
@@ -16,7 +18,8 @@ static void put_le(uint8_t *at, uint64_t v, unsigned n) {
                 at[i] = (uint8_t)(v >> (8 * i));
 }
 
-struct hash128 state_history_next(struct hash128 before, uint64_t epoch, const void *head, size_t head_len, const struct op_payload *payload) {
+struct hash128 state_history_next(struct hash128 before, uint64_t epoch, const void *head, size_t head_len,
+                                  const struct op_payload *payload) {
         uint8_t meta[32];
         put_le(meta, epoch, 8);
         put_le(meta + 8, head_len, 4);

@@ -22,7 +22,8 @@ struct change *apply_change(struct apply *a, enum change_kind kind, const struct
         return c;
 }
 
-void apply_change_entry(struct apply *a, enum change_kind kind, const struct inode *parent, const struct op_name *name, const struct inode *child) {
+void apply_change_entry(struct apply *a, enum change_kind kind, const struct inode *parent, const struct op_name *name,
+                        const struct inode *child) {
         struct change *c = apply_change(a, kind, child);
         if (!c)
                 return;
@@ -133,9 +134,11 @@ static errint_t create_xattrs(struct apply *a, struct xattrs **ret) {
         cleanup_free struct xattrs *access = NULL, *both = NULL;
         errint_t r = 0;
         if (op->create.acl_access.len > 0)
-                r = xattrs_put(NULL, XATTR_ACL_ACCESS, strlen(XATTR_ACL_ACCESS), op->create.acl_access.data, op->create.acl_access.len, &access);
+                r = xattrs_put(NULL, XATTR_ACL_ACCESS, strlen(XATTR_ACL_ACCESS), op->create.acl_access.data, op->create.acl_access.len,
+                               &access);
         if (r == 0 && op->create.acl_default.len > 0)
-                r = xattrs_put(access, XATTR_ACL_DEFAULT, strlen(XATTR_ACL_DEFAULT), op->create.acl_default.data, op->create.acl_default.len, &both);
+                r = xattrs_put(access, XATTR_ACL_DEFAULT, strlen(XATTR_ACL_DEFAULT), op->create.acl_default.data,
+                               op->create.acl_default.len, &both);
         if (r < 0)
                 return apply_fatal(a, r);
         *ret = both ? steal_pointer(&both) : steal_pointer(&access);

@@ -74,7 +74,8 @@ static errint_t check_inode(struct check *c, const struct inode *in) {
                 return fault(c, "inode %ju is not below the next number, %ju", INO(in), (uintmax_t)c->t->next_ino);
         if (inode_find(c->t, in->ino) != in || in->flags != 0)
                 return fault(c, "inode %ju is not found or wrongly marked", INO(in));
-        if (type != S_IFREG && type != S_IFDIR && type != S_IFLNK && type != S_IFIFO && type != S_IFSOCK && type != S_IFBLK && type != S_IFCHR)
+        if (type != S_IFREG && type != S_IFDIR && type != S_IFLNK && type != S_IFIFO && type != S_IFSOCK && type != S_IFBLK &&
+            type != S_IFCHR)
                 return fault(c, "inode %ju has mode %o", INO(in), in->mode);
         if (in->atime_nsec > 999999999u || in->mtime_nsec > 999999999u || in->ctime_nsec > 999999999u)
                 return fault(c, "inode %ju has a bad time", INO(in));
@@ -131,7 +132,8 @@ static errint_t check_local(const struct check *c) {
 static errint_t check_sums(const struct check *c) {
         const struct tree *t = c->t;
         if (c->entries != t->entries.n || c->names != t->entries.n)
-                return fault(c, "%u entries in the table, %ju in directories, %ju as names", t->entries.n, (uintmax_t)c->entries, (uintmax_t)c->names);
+                return fault(c, "%u entries in the table, %ju in directories, %ju as names", t->entries.n, (uintmax_t)c->entries,
+                             (uintmax_t)c->names);
         if (c->bytes != t->bytes)
                 return fault(c, "%ju bytes counted, %ju found", (uintmax_t)t->bytes, (uintmax_t)c->bytes);
         if (!hash128_equal(t->digest, tree_digest_recompute(t)))

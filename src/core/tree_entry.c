@@ -52,7 +52,8 @@ static void names_unlink(struct entry *e) {
 
 static struct entry *entry_new(struct tree *t, struct inode *parent, const char *name, size_t len, uint64_t cookie, struct inode *child) {
         PRE(len > 0 && len <= LIMIT_NAME);
-        struct entry *e = xmalloc(MAX_OF(sizeof(struct entry), offsetof(struct entry, name) + len)); /* a short name: never less than the struct itself */
+        struct entry *e = xmalloc(
+                MAX_OF(sizeof(struct entry), offsetof(struct entry, name) + len)); /* a short name: never less than the struct itself */
         *e = (struct entry){.parent = parent, .child = child, .cookie = cookie, .len = (uint8_t)len};
         memcpy(e->name, name, len);
         ptrtab_insert(&t->entries, entry_hash(t, parent->ino, name, len), e);

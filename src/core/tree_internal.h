@@ -12,11 +12,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define COOKIE_DOT UINT64_C(1)
+#define COOKIE_DOT     UINT64_C(1)
 #define COOKIE_DOT_DOT UINT64_C(2)
-#define COOKIE_FIRST UINT64_C(3)
-#define COOKIE_END (UINT64_MAX >> 2) /* keys of an ordvec have 63 bits */
-#define INODE_BYTES UINT64_C(256)    /* what an inode counts in tree_usage besides names, content and xattrs */
+#define COOKIE_FIRST   UINT64_C(3)
+#define COOKIE_END     (UINT64_MAX >> 2) /* keys of an ordvec have 63 bits */
+#define INODE_BYTES    UINT64_C(256)     /* what an inode counts in tree_usage besides names, content and xattrs */
 
 struct inode;
 struct entry {
@@ -65,9 +65,15 @@ struct tree {
         struct hash128 digest;
 };
 
-static inline bool inode_is_dir(const struct inode *in) { return S_ISDIR(in->mode); }
-static inline bool inode_has_content(const struct inode *in) { return S_ISREG(in->mode) || S_ISLNK(in->mode); }
-static inline bool inode_is_orphan(const struct inode *in) { return (in->flags & INODE_ORPHAN) != 0; }
+static inline bool inode_is_dir(const struct inode *in) {
+        return S_ISDIR(in->mode);
+}
+static inline bool inode_has_content(const struct inode *in) {
+        return S_ISREG(in->mode) || S_ISLNK(in->mode);
+}
+static inline bool inode_is_orphan(const struct inode *in) {
+        return (in->flags & INODE_ORPHAN) != 0;
+}
 static inline void inode_set_mtime(struct inode *in, struct timestamp t) {
         in->mtime_sec = t.sec;
         in->mtime_nsec = t.nsec;
@@ -120,10 +126,12 @@ bool xattrs_find(const struct xattrs *x, const char *name, size_t len, const uin
 errint_t xattrs_copy(const uint8_t *p, size_t len, struct xattrs **ret);
 errint_t xattrs_put(const struct xattrs *x, const char *name, size_t len, const uint8_t *value, size_t value_len, struct xattrs **ret);
 errint_t xattrs_drop(const struct xattrs *x, const char *name, size_t len, struct xattrs **ret);
-static inline size_t xattrs_len(const struct xattrs *x) { return x ? x->len : 0; }
+static inline size_t xattrs_len(const struct xattrs *x) {
+        return x ? x->len : 0;
+}
 
 /* tree_acl.c */
-#define XATTR_ACL_ACCESS "system.posix_acl_access"
+#define XATTR_ACL_ACCESS  "system.posix_acl_access"
 #define XATTR_ACL_DEFAULT "system.posix_acl_default"
 /* What chmod(2) does to an access ACL; false: there is nothing to change (or it is not an ACL). Writes into value. */
 bool acl_chmod(uint8_t *value, size_t len, uint32_t mode);
@@ -145,11 +153,12 @@ struct touched {
 struct touched apply_touch(struct inode *in);
 void apply_settle(struct apply *a, const struct touched *was);
 struct change *apply_change(struct apply *a, enum change_kind kind, const struct inode *in);
-void apply_change_entry(struct apply *a, enum change_kind kind, const struct inode *parent, const struct op_name *name, const struct inode *child);
+void apply_change_entry(struct apply *a, enum change_kind kind, const struct inode *parent, const struct op_name *name,
+                        const struct inode *child);
 errint_t apply_room(const struct apply *a, uint64_t bytes_more, uint64_t inodes_more); /* -ENOSPC */
 errint_t apply_fatal(struct apply *a, errint_t error);
 errint_t apply_dir(const struct apply *a, uint64_t ino, struct inode **ret); /* -ENOENT, -ENOTDIR */
-void apply_drop_name(struct apply *a, struct inode *child); /* a name of it is gone: one link less, or the end of it */
+void apply_drop_name(struct apply *a, struct inode *child);                  /* a name of it is gone: one link less, or the end of it */
 errint_t apply_payload(struct apply *a, const uint8_t **ret, void **ret_scratch);
 
 errint_t apply_rename(struct apply *a);

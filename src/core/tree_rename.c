@@ -4,7 +4,7 @@
 #include <stdio.h> /* RENAME_* */
 
 struct move {
-        struct inode *from, *to; /* parents */
+        struct inode *from, *to;       /* parents */
         struct entry *source, *target; /* target: NULL if the name is free */
 };
 

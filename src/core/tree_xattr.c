@@ -79,7 +79,8 @@ errint_t xattrs_copy(const uint8_t *p, size_t len, struct xattrs **ret) {
 }
 
 /* A copy in which the attribute at `at` (all of its bytes, or none) is replaced. */
-static errint_t xattrs_splice(const struct xattrs *xs, const struct xattr *at, bool there, const uint8_t *fresh, size_t fresh_len, struct xattrs **ret) {
+static errint_t xattrs_splice(const struct xattrs *xs, const struct xattr *at, bool there, const uint8_t *fresh, size_t fresh_len,
+                              struct xattrs **ret) {
         const uint8_t *old = xs ? xs->data : NULL;
         size_t len = xattrs_len(xs), before = xs ? (size_t)(at->start - old) : 0;
         size_t gone = there ? (size_t)(at->value + at->value_len - at->start) : 0, total = len - gone + fresh_len;

@@ -175,7 +175,8 @@ static bool update_inode(struct mirror *m, const struct tree *t, const struct ch
         else if (c->kind == CHANGE_XATTR)
                 load_xattrs(copy, t);
         else if (!range_holds(copy->state.content, now.content, c))
-                return bad(what, size, "content of %ju changed outside of %ju+%ju", (uintmax_t)c->ino, (uintmax_t)c->offset, (uintmax_t)c->length);
+                return bad(what, size, "content of %ju changed outside of %ju+%ju", (uintmax_t)c->ino, (uintmax_t)c->offset,
+                           (uintmax_t)c->length);
         else
                 load_content(copy, &now);
         return true;
@@ -191,7 +192,8 @@ bool mirror_update(struct mirror *m, const struct tree *t, const struct change_s
                         const struct setting_info *info = settings_find(c->name, c->name_len);
                         for (size_t j = 0; j < settings_count(); j++)
                                 if (info == settings_info(j))
-                                        (void)snprintf(m->settings[j], sizeof(m->settings[j]), "%ju", (uintmax_t)settings_get(tree_settings(t), info));
+                                        (void)snprintf(m->settings[j], sizeof(m->settings[j]), "%ju",
+                                                       (uintmax_t)settings_get(tree_settings(t), info));
                 } else {
                         ok = update_inode(m, t, c, ret_what, size);
                 }

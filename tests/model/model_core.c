@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define PINS 24
+#define PINS  24
 #define EVERY 500 /* operations between full comparisons */
 
 struct model {
@@ -24,7 +24,8 @@ struct model {
 };
 
 static void fail(const struct model *m, const char *what) {
-        (void)fprintf(stderr, "seed %ju, operation %ju (%s): %s\n", (uintmax_t)m->seed, (uintmax_t)m->n, op_kind_text(m->gen.op.kind), what);
+        (void)fprintf(stderr, "seed %ju, operation %ju (%s): %s\n", (uintmax_t)m->seed, (uintmax_t)m->n, op_kind_text(m->gen.op.kind),
+                      what);
         exit(1);
 }
 
@@ -76,8 +77,10 @@ static void apply_to_other(struct model *m, const struct op *op, const struct op
                 expect(m, expected->error < 0, "an operation that cannot be encoded was applied");
                 return;
         }
-        expect(m, op_decode(e.data, e.len, op->payload.data, op->payload.len, &back, &scratch) == 0, "an encoded operation does not decode");
-        expect(m, op_encode_head(&back, &again) == 0 && again.len == e.len && memcmp(again.data, e.data, e.len) == 0, "encoded again it differs");
+        expect(m, op_decode(e.data, e.len, op->payload.data, op->payload.len, &back, &scratch) == 0,
+               "an encoded operation does not decode");
+        expect(m, op_encode_head(&back, &again) == 0 && again.len == e.len && memcmp(again.data, e.data, e.len) == 0,
+               "encoded again it differs");
         expect(m, tree_apply(m->other, &back, m->n, &m->other_changes, &result) == 0, "the decoded operation was not decided");
         expect(m, same_result(&result, expected), "the decoded operation had another result");
         expect(m, m->other_changes.n == m->changes.n, "the decoded operation had another change set");
@@ -134,8 +137,9 @@ static void model_step(struct model *m) {
         reftree_apply(m->ref, op, &expected);
         expect(m, tree_apply(m->tree, op, m->n, &m->changes, &result) == 0, "not decided");
         if (!same_result(&result, &expected)) {
-                (void)snprintf(what, sizeof(what), "result %d (inode %ju, offset %ju), expected %d (%ju, %ju)", result.error, (uintmax_t)result.ino,
-                               (uintmax_t)result.offset, expected.error, (uintmax_t)expected.ino, (uintmax_t)expected.offset);
+                (void)snprintf(what, sizeof(what), "result %d (inode %ju, offset %ju), expected %d (%ju, %ju)", result.error,
+                               (uintmax_t)result.ino, (uintmax_t)result.offset, expected.error, (uintmax_t)expected.ino,
+                               (uintmax_t)expected.offset);
                 fail(m, what);
         }
         bool unchanged = hash128_equal(before, tree_digest(m->tree));

@@ -1,4 +1,5 @@
-/* opgen.c: see opgen.h. At most one random number is drawn per expression whose order C leaves open: another compiler must draw the same. */
+/* opgen.c: see opgen.h. At most one random number is drawn per expression whose order C leaves open: another compiler must draw the same.
+ */
 #include "opgen.h"
 
 #include <stdio.h>
@@ -226,7 +227,8 @@ static void gen_setattr(struct opgen *g, const struct reftree *r) {
 }
 
 static const char *xattr_name(struct opgen *g) {
-        static const char *const names[] = {"user.a", "user.b", "user.bb", "trusted.x", "security.capability", "system.posix_acl_access", "u", ""};
+        static const char *const names[] = {"user.a", "user.b", "user.bb", "trusted.x", "security.capability", "system.posix_acl_access",
+                                            "u",      ""};
         return names[opgen_random(g, ARRAY_LEN(names) - !one_in(g, 20))];
 }
 
@@ -270,7 +272,8 @@ static void gen_remove(struct opgen *g, const struct reftree *r) {
                 if (n->file == dir) {
                         size_t len = strlen(n->path);
                         for (const struct ref_name *x = r->names; x; x = x->next)
-                                if (strncmp(x->path, n->path, len) == 0 && x->path[len] == '/' && strcmp(x->path + len + 1, op->unlink.name.text) == 0)
+                                if (strncmp(x->path, n->path, len) == 0 && x->path[len] == '/' &&
+                                    strcmp(x->path + len + 1, op->unlink.name.text) == 0)
                                         op->kind = S_ISDIR(x->file->mode) ? OP_RMDIR : OP_UNLINK;
                         break;
                 }
@@ -307,7 +310,8 @@ static void gen_adopt(struct opgen *g, const struct reftree *r) {
 
 static void gen_setting(struct opgen *g) {
         static const char *const names[] = {"file_size_max", "tree_size_max", "inodes_max", "xattr_inode_max", "unknown"};
-        static const char *const texts[] = {"", "", "", "64K", "1M", "1048576", "100", "150", "10000", "2000", "-1", "1T", "99999999999999999999"};
+        static const char *const texts[] = {
+                "", "", "", "64K", "1M", "1048576", "100", "150", "10000", "2000", "-1", "1T", "99999999999999999999"};
         struct op *op = &g->op;
         const char *name = names[opgen_random(g, ARRAY_LEN(names))], *text = texts[opgen_random(g, ARRAY_LEN(texts))];
         op->setting.name = (struct op_name){name, strlen(name)};
@@ -319,8 +323,9 @@ static enum op_kind gen_kind(struct opgen *g) {
         static const struct {
                 enum op_kind kind;
                 unsigned weight;
-        } table[] = {{OP_CREATE, 24}, {OP_LINK, 5},     {OP_UNLINK, 14},     {OP_RMDIR, 5},       {OP_RENAME, 14},  {OP_SETATTR, 8}, {OP_WRITE, 20},
-                     {OP_SETXATTR, 6}, {OP_REMOVEXATTR, 3}, {OP_RESERVE_INO, 1}, {OP_ADOPT, 2}, {OP_SETTING, 1}, {OP_NOTHING, 1}};
+        } table[] = {{OP_CREATE, 24}, {OP_LINK, 5},    {OP_UNLINK, 14},  {OP_RMDIR, 5},       {OP_RENAME, 14},
+                     {OP_SETATTR, 8}, {OP_WRITE, 20},  {OP_SETXATTR, 6}, {OP_REMOVEXATTR, 3}, {OP_RESERVE_INO, 1},
+                     {OP_ADOPT, 2},   {OP_SETTING, 1}, {OP_NOTHING, 1}};
         uint64_t pick = opgen_random(g, 104);
         size_t i = 0;
         while (pick >= table[i].weight)

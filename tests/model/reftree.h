@@ -22,7 +22,7 @@ struct ref_file {
         struct timestamp atime, mtime, ctime;
         uint8_t *bytes; /* content, or a symlink's target */
         size_t size;
-        uint64_t allocated; /* counted when the content was set: counting all content at each operation is too slow */
+        uint64_t allocated;       /* counted when the content was set: counting all content at each operation is too slow */
         struct ref_xattr *xattrs; /* sorted */
         uint64_t next_cookie;     /* directories */
 };
@@ -45,8 +45,8 @@ struct reftree *reftree_copy(const struct reftree *r);
 /* The answer that tree_apply must give, and the change it must make. The operation must have no compressed payload that is damaged. */
 void reftree_apply(struct reftree *r, const struct op *op, struct op_result *ret);
 
-struct ref_file *reftree_file(const struct reftree *r, uint64_t ino);             /* NULL: not there */
-struct ref_name *reftree_name(const struct reftree *r, const char *path);         /* NULL: not there */
+struct ref_file *reftree_file(const struct reftree *r, uint64_t ino);     /* NULL: not there */
+struct ref_name *reftree_name(const struct reftree *r, const char *path); /* NULL: not there */
 uint32_t reftree_nlink(const struct reftree *r, const struct ref_file *f);
 uint64_t reftree_bytes(const struct reftree *r); /* as tree_usage counts */
 bool reftree_equal_file(const struct reftree *r, const struct ref_file *f, const struct tree *t, char *ret_what, size_t size);

@@ -26,7 +26,8 @@ static bool time_equal(struct timestamp a, struct timestamp b) {
 static bool equal_attr(const struct reftree *r, const struct ref_file *f, const struct attr *a, const struct out *o) {
         uintmax_t ino = f->ino;
         if (a->ino != f->ino || a->mode != f->mode || a->uid != f->uid || a->gid != f->gid || a->rdev != f->rdev)
-                return differs(o, "inode %ju: mode %o uid %u gid %u, expected %o %u %u", ino, a->mode, a->uid, a->gid, f->mode, f->uid, f->gid);
+                return differs(o, "inode %ju: mode %o uid %u gid %u, expected %o %u %u", ino, a->mode, a->uid, a->gid, f->mode, f->uid,
+                               f->gid);
         if (a->nlink != reftree_nlink(r, f))
                 return differs(o, "inode %ju: nlink %u, expected %u", ino, a->nlink, reftree_nlink(r, f));
         if (a->size != f->size)
@@ -61,7 +62,8 @@ struct xattr_walk {
 static bool xattr_same(void *ctx, const char *name, size_t len, const uint8_t *value, size_t value_len) {
         struct xattr_walk *w = ctx;
         const struct ref_xattr *x = w->next;
-        w->same = x && strlen(x->name) == len && memcmp(x->name, name, len) == 0 && x->len == value_len && memcmp(x->value, value, value_len) == 0;
+        w->same = x && strlen(x->name) == len && memcmp(x->name, name, len) == 0 && x->len == value_len &&
+                  memcmp(x->value, value, value_len) == 0;
         w->next = x ? x->next : NULL;
         return w->same;
 }

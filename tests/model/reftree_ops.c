@@ -97,7 +97,8 @@ static char *text_of(const struct op_name *n) {
 
 /* --- names --- */
 
-static void new_file(struct reftree *r, struct ref_file *dir, const char *path, const struct op_name *name, struct ref_file *f, struct timestamp now) {
+static void new_file(struct reftree *r, struct ref_file *dir, const char *path, const struct op_name *name, struct ref_file *f,
+                     struct timestamp now) {
         (void)ref_name_add(r, path, name, f, dir->next_cookie++);
         stamp(dir, now);
 }
@@ -223,7 +224,8 @@ static void swap_names(struct reftree *r, struct ref_name *a, struct ref_name *b
         move_paths(r, "//", y);
 }
 
-static int rename_rules(const struct reftree *r, const struct op *op, const struct ref_name *s, const struct ref_name *t, const char *from_dir, const char *to_dir) {
+static int rename_rules(const struct reftree *r, const struct op *op, const struct ref_name *s, const struct ref_name *t,
+                        const char *from_dir, const char *to_dir) {
         unsigned flags = op->rename.flags;
         if (!s)
                 return -ENOENT;

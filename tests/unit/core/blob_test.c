@@ -90,7 +90,8 @@ END_TEST
 
 START_TEST(bad_edits) {
         struct blob *b = NULL;
-        struct extent overlap[] = {{0, 10, EXTENT_DATA}, {9, 1, EXTENT_ZERO}}, wraps = {UINT64_MAX, 2, EXTENT_ZERO}, far = {UINT64_C(1) << 40, 1, EXTENT_ZERO};
+        struct extent overlap[] = {{0, 10, EXTENT_DATA}, {9, 1, EXTENT_ZERO}}, wraps = {UINT64_MAX, 2, EXTENT_ZERO},
+                      far = {UINT64_C(1) << 40, 1, EXTENT_ZERO};
         struct extent kind = {0, 1, (enum extent_kind)7}, more = {0, 5, EXTENT_DATA};
         ck_assert_int_eq(blob_edit(NULL, 0, overlap, 2, "0123456789", 10, BLOB_KEEP_ALL, &b), -EINVAL);
         ck_assert_int_eq(blob_edit(NULL, 0, &wraps, 1, NULL, 0, BLOB_KEEP_ALL, &b), -EINVAL);

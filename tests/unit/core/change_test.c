@@ -63,7 +63,8 @@ START_TEST(values) {
         ck_assert_int_eq(set(&s, "tree_size_max", ""), 0);
         ck_assert_uint_eq(s.tree_size_max, GIB);
         ck_assert_int_eq(set(&s, "inodes_max", "15"), -EINVAL);
-        static const char *const bad[] = {"K", "-1", "+1", " 1", "1 ", "1k", "0x10", "1KK", "1.5", "18446744073709551616", "18446744073709551615K", "99999999999G"};
+        static const char *const bad[] = {
+                "K", "-1", "+1", " 1", "1 ", "1k", "0x10", "1KK", "1.5", "18446744073709551616", "18446744073709551615K", "99999999999G"};
         for (size_t i = 0; i < ARRAY_LEN(bad); i++)
                 ck_assert_msg(set(&s, "tree_size_max", bad[i]) == -EINVAL, "%s", bad[i]);
         ck_assert_int_eq(set(&s, "nothing", "1"), -EINVAL);

@@ -97,7 +97,8 @@ int do_rename(struct fixture *f, uint64_t parent, const char *name, uint64_t new
         return run(f, &op);
 }
 
-static int write_op(struct fixture *f, uint64_t ino, uint32_t flags, uint64_t keep, uint64_t size, uint64_t offset, const void *p, size_t n) {
+static int write_op(struct fixture *f, uint64_t ino, uint32_t flags, uint64_t keep, uint64_t size, uint64_t offset, const void *p,
+                    size_t n) {
         struct extent x = {offset, n, EXTENT_DATA};
         struct op op = op_of(OP_WRITE);
         op.write.ino = ino;

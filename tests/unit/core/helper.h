@@ -19,7 +19,7 @@ struct fixture {
         struct op_result result; /* of the last operation */
         uint64_t seq;
         struct timestamp now; /* moves by one second per operation */
-        bool light; /* no tree_check after each operation */
+        bool light;           /* no tree_check after each operation */
 };
 void fixture_begin(struct fixture *f);
 void fixture_done(struct fixture *f);
@@ -44,7 +44,7 @@ int do_setting(struct fixture *f, const char *name, const char *text);
 int do_chmod(struct fixture *f, uint64_t ino, uint32_t mode);
 
 struct attr attr_of(const struct fixture *f, uint64_t ino);
-uint64_t look(const struct fixture *f, uint64_t parent, const char *name); /* 0: -ENOENT */
+uint64_t look(const struct fixture *f, uint64_t parent, const char *name);                      /* 0: -ENOENT */
 const struct change *change_find(const struct fixture *f, enum change_kind kind, uint64_t ino); /* NULL: none */
 void assert_content(const struct fixture *f, uint64_t ino, const void *p, size_t n);
 

@@ -141,7 +141,14 @@ static struct op adopt_op(uint64_t ino, const char *name, const char *text) {
         op.adopt.ino = ino;
         op.adopt.parent = INO_ROOT;
         op.adopt.name = name_of(name);
-        op.adopt.attr = (struct attr){.ino = ino, .mode = S_IFREG | 0640, .uid = 1, .gid = 2, .atime = {1, 1}, .mtime = {2, 2}, .ctime = {3, 3}, .size = strlen(text)};
+        op.adopt.attr = (struct attr){.ino = ino,
+                                      .mode = S_IFREG | 0640,
+                                      .uid = 1,
+                                      .gid = 2,
+                                      .atime = {1, 1},
+                                      .mtime = {2, 2},
+                                      .ctime = {3, 3},
+                                      .size = strlen(text)};
         op.payload = (struct op_payload){.raw_len = strlen(text), .data = (const uint8_t *)text, .len = strlen(text)};
         return op;
 }

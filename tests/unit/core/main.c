@@ -1,8 +1,9 @@
 #include "helper.h"
 
 int main(void) {
-        Suite *(*const suites[])(void) = {suite_change, suite_settings, suite_op, suite_vectors, suite_sessions, suite_state, suite_tree,
-                                            suite_tree_rename, suite_tree_content, suite_tree_meta, suite_tree_local, suite_tree_restore, suite_tree_size};
+        Suite *(*const suites[])(void) = {suite_change,     suite_settings,     suite_op,          suite_vectors,      suite_sessions,
+                                          suite_state,      suite_tree,         suite_tree_rename, suite_tree_content, suite_tree_meta,
+                                          suite_tree_local, suite_tree_restore, suite_tree_size};
         SRunner *r = srunner_create(suite_blob());
         for (size_t i = 0; i < ARRAY_LEN(suites); i++)
                 srunner_add_suite(r, suites[i]());

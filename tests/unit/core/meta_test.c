@@ -139,8 +139,8 @@ START_TEST(xattr_limits) {
 END_TEST
 
 /* user::rw- user:5:rwx group::r-x mask::rwx other::--- */
-static const uint8_t acl[] = {2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 7, 0, 5, 0, 0, 0, 4, 0, 5, 0, 255, 255, 255, 255,
-                              16, 0, 7, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255};
+static const uint8_t acl[] = {2, 0, 0,   0,   1,   0,   6,  0, 255, 255, 255, 255, 2,   0,   7,  0, 5, 0, 0,   0,   4,   0,
+                              5, 0, 255, 255, 255, 255, 16, 0, 7,   0,   255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255};
 
 START_TEST(acl_sets_the_mode) {
         struct op op = op_of(OP_SETXATTR);

@@ -2,7 +2,7 @@
 #include "op_samples.h"
 
 static const struct extent write_extents[] = {{0, 5, EXTENT_DATA}, {100, 16384, EXTENT_ZERO}, {20000, 6, EXTENT_DATA}};
-static const uint8_t adopt_xattrs[] = "\6user.a\3abc\6user.b";  /* an empty value: its length is the NUL at the end */
+static const uint8_t adopt_xattrs[] = "\6user.a\3abc\6user.b"; /* an empty value: its length is the NUL at the end */
 static const struct extent append_extent = {0, 12, EXTENT_DATA};
 
 static struct op base(enum op_kind kind) {
@@ -110,7 +110,8 @@ static struct op sample_adopt(void) {
         op.adopt.ino = 500;
         op.adopt.parent = 17;
         op.adopt.name = name_of("late");
-        op.adopt.attr = (struct attr){.ino = 500, .mode = S_IFREG | 0600, .uid = 1, .gid = 2, .atime = {1, 2}, .mtime = {3, 4}, .ctime = {5, 6}, .size = 7};
+        op.adopt.attr = (struct attr){
+                .ino = 500, .mode = S_IFREG | 0600, .uid = 1, .gid = 2, .atime = {1, 2}, .mtime = {3, 4}, .ctime = {5, 6}, .size = 7};
         op.adopt.xattrs = adopt_xattrs;
         op.adopt.xattrs_len = sizeof(adopt_xattrs);
         op.payload = (struct op_payload){.raw_len = 7, .data = (const uint8_t *)"content", .len = 7};

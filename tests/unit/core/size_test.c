@@ -5,10 +5,10 @@
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
-#define MANY 20000u
+#define MANY      20000u
 #else
 #define SANITIZED 0
-#define MANY 100000u
+#define MANY      100000u
 #endif
 #define BYTES_PER_INODE 300u /* the project's bound, all included but content and name */
 

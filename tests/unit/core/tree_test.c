@@ -202,7 +202,8 @@ START_TEST(too_many_links) {
 END_TEST
 
 START_TEST(unlink_and_rmdir) {
-        uint64_t dir = make(&f, INO_ROOT, "d", S_IFDIR | 0755), sub = make(&f, dir, "s", S_IFDIR | 0755), file = make(&f, dir, "f", S_IFREG);
+        uint64_t dir = make(&f, INO_ROOT, "d", S_IFDIR | 0755), sub = make(&f, dir, "s", S_IFDIR | 0755),
+                 file = make(&f, dir, "f", S_IFREG);
         ck_assert_uint_eq(attr_of(&f, INO_ROOT).nlink, 3);
         ck_assert_uint_eq(attr_of(&f, dir).nlink, 3);
         ck_assert_int_eq(do_unlink(&f, INO_ROOT, "d"), -EISDIR);
