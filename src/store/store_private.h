@@ -241,6 +241,9 @@ struct replayed {
 errint_t store_replay(struct sqlite_store *s, struct state *state, struct replayed *ret);
 
 /* store_sqlite.c */
+/* Opens for reading, tells every fault, closes. Errors as store_open_sqlite. */
+errint_t store_inspect(const struct store_config *config, struct state *state, void (*fault)(void *ctx, const char *line), void *ctx,
+                       struct store_check_result *out, char *ret_reason, size_t reason_size);
 struct sqlite_store *sqlite_store_new(const struct store_config *config);
 void sqlite_store_free(struct sqlite_store *s);
 DEFINE_FREEP(sqlite_store_free, struct sqlite_store)

@@ -113,7 +113,19 @@ struct opening {
         struct store_loaded *out;
         uint64_t faults;
         char first_fault[200];
+        void (*told)(void *ctx, const char *line); /* the offline check hears each fault; else they are logged */
+        void *told_ctx;
 };
+
+static void say(struct opening *o, const char *path, const char *line) {
+        char text[512];
+        if (!o->told) {
+                log_warning("store: %s: %s", path, line);
+                return;
+        }
+        (void)snprintf(text, sizeof(text), "%s: %s", path, line); /* cut if need be */
+        o->told(o->told_ctx, text);
+}
 
 static errint_t refuse(struct opening *o, errint_t r, const char *path, const char *why) {
         (void)snprintf(o->out->reason, sizeof(o->out->reason), "%s: %s", path, why); /* cut if need be */
@@ -121,6 +133,8 @@ static errint_t refuse(struct opening *o, errint_t r, const char *path, const ch
 }
 /* Damage: it is opened for rescue. */
 static void damaged(struct opening *o, const char *path, const char *why) {
+        if (o->told && o->faults == 0)
+                say(o, path, why); /* faults of rows are told one by one */
         if (!o->out->read_only)
                 (void)refuse(o, 0, path, why);
         o->out->read_only = o->s->read_only = true;
@@ -130,7 +144,7 @@ static void on_fault(void *ctx, const char *line) {
         struct opening *o = ctx;
         if (o->faults++ == 0)
                 (void)snprintf(o->first_fault, sizeof(o->first_fault), "%s", line); /* cut if need be */
-        log_warning("store: %s: %s", o->s->path, line);
+        say(o, o->s->path, line);
 }
 
 static void on_piece(void *ctx, uint64_t ino, const struct piece *p) {
@@ -172,8 +186,10 @@ static errint_t open_home(struct opening *o, bool *ret_fresh) {
         errint_t r = home_open(&config, &s->home, &s->meta, ret_fresh, o->out->reason, sizeof(o->out->reason));
         if (r < 0)
                 return r;
-        if (home_damage(s->home))
+        if (home_damage(s->home)) {
                 o->out->read_only = s->read_only = true; /* the reason is there already */
+                on_fault(o, home_damage(s->home));
+        }
         s->log_size = s->meta.log_size ? s->meta.log_size : s->log_size;
         return 0;
 }
@@ -280,11 +296,15 @@ static errint_t replay(struct opening *o, struct state *state, struct replayed *
         s->salt[1] = s->meta.salt[1];
         if (!s->log || s->meta.clean)
                 return 0;
+        if (o->faults > o->out->n_damaged) {
+                say(o, s->log_path, "is not applied: on a tree that lacks more than contents, its operations could mean other files");
+                return 0;
+        }
         errint_t r = store_replay(s, state, x);
         if (r < 0)
                 return refuse(o, r, s->log_path, strerror(-r));
         if (x->reason[0])
-                log_warning("store: %s: %s", s->log_path, x->reason);
+                say(o, s->log_path, x->reason);
         return 0;
 }
 
@@ -366,6 +386,22 @@ static errint_t open_all(struct opening *o, struct state *state) {
         return s->read_only ? 0 : start(o, state, &x);
 }
 
+errint_t store_inspect(const struct store_config *config, struct state *state, void (*fault)(void *ctx, const char *line), void *ctx,
+                       struct store_check_result *out, char *ret_reason, size_t reason_size) {
+        CLEANUP(sqlite_store_freep) struct sqlite_store *s = sqlite_store_new(config);
+        struct store_loaded loaded = {0};
+        struct opening o = {.s = s, .config = config, .out = &loaded, .told = fault, .told_ctx = ctx};
+        uint64_t faults = 0;
+        errint_t r = open_all(&o, state);
+        if (r == 0)
+                r = home_integrity(s->home, fault, ctx, &faults);
+        if (r < 0)
+                (void)snprintf(ret_reason, reason_size, "%s", loaded.reason[0] ? loaded.reason : strerror(-r)); /* cut if need be */
+        out->log_records = loaded.replayed;
+        free(loaded.damaged);
+        return r;
+}
+
 errint_t store_open_sqlite(const struct store_config *config, struct state *state, struct store_loaded *ret_loaded, struct store **ret) {
         CLEANUP(sqlite_store_freep) struct sqlite_store *s = sqlite_store_new(config);
         struct opening o = {.s = s, .config = config, .out = ret_loaded};
@@ -374,6 +410,8 @@ errint_t store_open_sqlite(const struct store_config *config, struct state *stat
                 return refuse(&o, -EINVAL, s->log_path, "its size must be 64 KiB to 4 GiB, and a multiple of 8 KiB");
         errint_t r = open_all(&o, state);
         if (r < 0) {
+                if (!ret_loaded->reason[0])
+                        (void)refuse(&o, r, s->path, strerror(-r));
                 free(ret_loaded->damaged);
                 ret_loaded->damaged = NULL;
                 ret_loaded->n_damaged = 0;
