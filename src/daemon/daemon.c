@@ -289,7 +289,7 @@ static errint_t start_edge(struct daemon *d, struct fault *f) {
         errint_t error = fuse_edge_start(&config, &edge, reason, sizeof(reason));
 
         if (error < 0)
-                return fault_set(f, 1, error, "cannot mount %s: %s", o->mountpoint, reason[0] ? reason : strerror(-error));
+                return fault_set(f, 1, error, "%s", reason[0] ? reason : strerror(-error));
         atomic_store(&d->edge, edge);
         /* What was asked between the first request and this line is not known to hook_invalidate. */
         fuse_edge_invalidate_all(edge, nothing_invalidated, NULL);
@@ -313,6 +313,7 @@ errint_t daemon_start(struct daemon *d, struct fault *f) {
         if ((error = rundir_open(d->options->run_dir.text, &d->rundir, f)) < 0 || (error = logging_start(d->options, rundir_path(d->rundir), f)) < 0 ||
             (error = mountpoint_check(d->options->mountpoint, f)) < 0)
                 return error;
+        mountpoint_warn_hidden(d->options->mountpoint);
         rundir_dump_on_assert(d->rundir, d->trace);
         if ((error = open_store(d, f)) < 0 || (error = found_cluster(d, f)) < 0)
                 return error;
@@ -380,7 +381,7 @@ static void stop_requests(struct daemon *d) {
 }
 
 static void remove_fresh_database(struct daemon *d) {
-        static const char *const suffixes[] = {"", "-oplog", "-content", "-journal", "-wal", "-shm"};
+        static const char *const suffixes[] = {"", "-oplog", "-content", "-ballast", "-journal", "-wal", "-shm"};
         char path[OPTION_TEXT_MAX + 16];
 
         for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
@@ -413,6 +414,8 @@ errint_t daemon_stop(struct daemon *d, bool failed) {
                 d->store->ops->close(d->store);
         if (failed && d->store && d->loaded.fresh)
                 remove_fresh_database(d);
+        if (failed)
+                logging_discard();
         shared_state_free(d->state);
         rundir_close(d->rundir);
         the_daemon = NULL;

@@ -61,9 +61,11 @@ uint64_t service_watchdog_ms(void); /* 0: none; how often WATCHDOG=1 is wanted *
 
 /* logging.c */
 errint_t logging_start(const struct options *o, const char *run_dir, struct fault *f);
+void logging_discard(void); /* the start failed and was told: removes a log file that was made for it in the run directory */
 
-/* mountpoint.c: a directory, not mounted by a living daemon; a dead mount is detached; a warning when files are hidden by it. */
+/* mountpoint.c: a directory, not mounted by a living daemon; a dead mount is detached. A warning when files are hidden by the mount. */
 errint_t mountpoint_check(const char *path, struct fault *f);
+void mountpoint_warn_hidden(const char *path);
 
 /* report.c: text for status and metrics; allocated. */
 char *report_status(struct daemon *d);

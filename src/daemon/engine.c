@@ -234,6 +234,8 @@ void engine_run(struct engine *e, unsigned budget) {
                         e->since_settle = 0;
                         engine_settle(e);
                 }
+                if (engine_wants_rescue(e))
+                        continue; /* nobody else would begin it */
                 if ((!did || steps >= budget) && leave(e, steps >= budget))
                         return;
         }

@@ -128,6 +128,11 @@ static inline uint64_t engine_now_ms(const struct engine *e) { return env_monoto
 static inline void engine_lock(struct engine *e) { (void)pthread_mutex_lock(&e->lock); } /* a default mutex used rightly does not fail */
 static inline void engine_unlock(struct engine *e) { (void)pthread_mutex_unlock(&e->lock); }
 
+/* As the runner: trouble that no checkpoint is ending yet. */
+static inline bool engine_wants_rescue(const struct engine *e) {
+        return atomic_load_explicit(&e->troubled, memory_order_relaxed) && !atomic_load_explicit(&e->failed, memory_order_relaxed) && !e->checkpoint_running;
+}
+
 /* engine.c */
 struct event *event_new(enum event_kind kind, size_t extra);
 void engine_post(struct engine *e, struct event *ev, bool urgent);       /* may become the runner */

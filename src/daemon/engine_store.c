@@ -183,7 +183,7 @@ void engine_check_stall(struct engine *e) {
 
         if (atomic_load_explicit(&e->failed, memory_order_relaxed))
                 return;
-        if (atomic_load_explicit(&e->troubled, memory_order_relaxed) && !e->checkpoint_running) {
+        if (engine_wants_rescue(e)) {
                 checkpoint_start(e, CHECKPOINT_RESCUE);
                 return;
         }

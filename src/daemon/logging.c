@@ -10,7 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static int log_fd = -1; /* set once, before there are threads */
+static int log_fd = -1;      /* set once, before there are threads */
+static char made_path[256]; /* a file that was not there before */
 
 static void file_sink(enum log_level level, const char *line, void *ctx) {
         static const char *const names[] = {"", "", "", "error: ", "warning: ", "notice: ", "info: ", "debug: "};
@@ -53,5 +54,12 @@ errint_t logging_start(const struct options *o, const char *run_dir, struct faul
                 return 0;
         }
         (void)snprintf(path, sizeof(path), "%s/coteried.log", run_dir);
+        if (access(path, F_OK) < 0)
+                memcpy(made_path, path, sizeof(made_path));
         return log_to_file(path, f);
+}
+
+void logging_discard(void) {
+        if (made_path[0])
+                (void)unlink(made_path);
 }

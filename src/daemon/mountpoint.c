@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@
 #define NAMES_SHOWN 5u
 
 /* Mounting hides what lies in the directory, silently: say what. */
-static void warn_hidden(const char *path) {
+void mountpoint_warn_hidden(const char *path) {
         DIR *dir = opendir(path);
         char list[512] = "";
         size_t n = 0, len = 0;
@@ -64,6 +65,17 @@ static bool is_dead_mount(const char *path) {
         return statfs(path, &st) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
 }
 
+/* Before anything is written for a mount that cannot be. */
+static errint_t fuse_device_check(struct fault *f) {
+        struct stat st;
+
+        if (stat("/dev/fuse", &st) < 0 || !S_ISCHR(st.st_mode) || major(st.st_rdev) != 10 || minor(st.st_rdev) != 229)
+                return fault_set(f, 1, -ENODEV, "/dev/fuse is not there or not the FUSE device; load the module: modprobe fuse");
+        if (access("/dev/fuse", R_OK | W_OK) < 0)
+                return fault_set(f, 1, -errno, "no right to open /dev/fuse: %s; run as root", strerror(errno));
+        return 0;
+}
+
 errint_t mountpoint_check(const char *path, struct fault *f) {
         struct stat st;
 
@@ -79,8 +91,5 @@ errint_t mountpoint_check(const char *path, struct fault *f) {
                 return fault_set(f, 1, -ENOTDIR, "mount point %s is not a directory", path);
         if (is_mount(path, &st) && is_coterie_mount(path))
                 return fault_set(f, 1, -EBUSY, "%s is mounted by a running coteried; stop that one first (umount %s)", path, path);
-        if (access("/dev/fuse", R_OK | W_OK) < 0)
-                return fault_set(f, 1, -errno, "cannot open /dev/fuse: %s; load the module (modprobe fuse) and run as root", strerror(errno));
-        warn_hidden(path);
-        return 0;
+        return fuse_device_check(f);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NEAR_MAX 3u /* edits between a typing error and the name that was meant */
+#define NEAR_MAX 3u /* edits between a typing error and the name that was meant; fewer in a short one */
 
 static const struct option_info table[] = {
 #define X(field, type, name, def, min, max, choices, help) {name, type, def, choices, help, min, max, offsetof(struct options, field)},
@@ -61,11 +61,13 @@ static unsigned distance(const char *a, const char *b) {
 
 static errint_t unknown(const char *name, char reason[OPTIONS_REASON]) {
         const char *near = NULL;
-        unsigned best = NEAR_MAX + 1;
+        unsigned best = MIN_OF(NEAR_MAX, (unsigned)strlen(name) / 3) + 1;
         char quoted[80];
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
                 unsigned d = distance(name, table[i].name);
+                if (strncmp(name, "no", 2) == 0)
+                        d = MIN_OF(d, distance(name + 2, table[i].name));
                 if (d < best) {
                         best = d;
                         near = table[i].name;
