@@ -55,7 +55,6 @@ static errint_t write_content(struct sqlite_store *s, const struct op_payload *p
         rec->extents = extents;
         rec->n_extents = n;
         rec->payload = NULL;
-        rec->payload_crc = crc32c(0, p->data, p->len);
         pthread_mutex_lock(&s->lock);
         s->content_new = true;
         pthread_mutex_unlock(&s->lock);
@@ -93,6 +92,7 @@ errint_t store_append_record(struct store *base, const struct store_record *r) {
                 .raw_len = r->op->payload.raw_len,
                 .payload = r->op->payload.len > 0 ? r->op->payload.data : NULL,
                 .payload_len = r->op->payload.len,
+                .payload_crc = r->op->payload.len > 0 ? crc32c(0, r->op->payload.data, r->op->payload.len) : 0,
         };
         errint_t error = usable(s);
         if (error == -EROFS)
