@@ -226,6 +226,7 @@ errint_t store_set_cluster_id(struct store *base, const uint8_t id[CLUSTER_ID_SI
 errint_t store_reserve(struct store *base, uint64_t bytes, bool frees);
 void store_release(struct store *base, uint64_t bytes);
 bool ballast_make(struct sqlite_store *s);    /* true: it is there */
+void ballast_find(struct sqlite_store *s);    /* of an earlier life */
 bool ballast_give_up(struct sqlite_store *s); /* true: there was one */
 bool disk_is_full(errint_t r);
 

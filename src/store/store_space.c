@@ -36,6 +36,16 @@ bool ballast_make(struct sqlite_store *s) {
         return true;
 }
 
+/* The ballast of an earlier life: it serves a start on a full disk, too. */
+void ballast_find(struct sqlite_store *s) {
+        struct disk_file *f = NULL;
+        errint_t r = disk_open(s->disk, s->ballast_path, DISK_READ_ONLY, &f);
+        disk_close(f);
+        pthread_mutex_lock(&s->lock);
+        s->ballast = r == 0;
+        pthread_mutex_unlock(&s->lock);
+}
+
 bool ballast_give_up(struct sqlite_store *s) {
         pthread_mutex_lock(&s->lock);
         bool there = s->ballast;

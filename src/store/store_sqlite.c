@@ -318,9 +318,12 @@ static errint_t announce(struct opening *o, const struct replayed *x) {
         for (unsigned h = 0; h < 2; h++)
                 if (!x->used[h])
                         meta.salt[h] = store_random();
-        errint_t r = home_begin(s->home);
-        if (r == 0)
-                r = home_commit(s->home, &meta);
+        errint_t r = 0;
+        do {
+                r = home_begin(s->home);
+                if (r == 0)
+                        r = home_commit(s->home, &meta);
+        } while (disk_is_full(r) && ballast_give_up(s));
         if (r < 0)
                 return refuse(o, r, s->path, strerror(-r));
         s->meta = meta;
@@ -345,6 +348,7 @@ static errint_t start(struct opening *o, const struct state *state, const struct
         unsigned half = s->meta.half;
         s->record_max = MIN_OF(OPLOG_RECORD_MAX, oplog_half_size(s->log) / 8);
         s->content_ok_seq = s->pos.seq;
+        ballast_find(s);
         /* What a killed process left in the page cache was flushed when log and content file were opened. */
         errint_t r = x->cut || x->used[1 - half] ? come_home(o, state) : announce(o, x);
         if (r < 0)

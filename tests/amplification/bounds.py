@@ -46,8 +46,8 @@ def cases():
     found.append(Case('edit 100 bytes of text', lambda d: named.on_large_file(d, 'edit 100 bytes', kind='text', n=500), bytes=6 * KIB))
     # These wait most of their time: they run beside the others.
     found += [
-        Case('isolated update, ext4', lambda d: named.isolated(d, 'ext4'), slow=True, bytes=17 * KIB + 1.1 * KIB),
-        Case('isolated update, xfs', lambda d: named.isolated(d, 'xfs'), slow=True, bytes=4 * KIB + 1.1 * KIB),
+        Case('isolated update, ext4', lambda d: named.isolated(d, 'ext4', n=40, pause=1.5), slow=True, bytes=17 * KIB + 1.1 * KIB),
+        Case('isolated update, xfs', lambda d: named.isolated(d, 'xfs', n=40, pause=1.5), slow=True, bytes=4 * KIB + 1.1 * KIB),
         Case('idle', lambda d: named.idle(d, seconds=60), slow=True, bytes=0),
     ]
     return found

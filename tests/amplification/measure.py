@@ -19,9 +19,9 @@ PARTS = ('log', 'content', 'home')
 class Place:
     """The image, the daemon on it, and its mount."""
 
-    def __init__(self, directory, fs='ext4', level='filesystem', size=2 << 30, options=(), journal_mib=0):
+    def __init__(self, directory, fs='ext4', level='filesystem', size=2 << 30, options=(), journal_mib=0, mount_options=''):
         directory = Path(directory)
-        self.image = Image(directory / 'image', size, fs, journal_mib=journal_mib)
+        self.image = Image(directory / 'image', size, fs, journal_mib=journal_mib, mount_options=mount_options)
         try:
             self.daemon = Daemon(directory / 'd', db=self.image.directory + '/tree.db', level=level, options=options)
             self.daemon.start()

@@ -145,19 +145,37 @@ def barriers_come_by_bytes_and_the_count_begins_anew(t):
     """10 thresholds: a barrier per commit_bytes, no more, also after the first was once crossed and after fsyncs in between."""
     d = t.daemon(level='filesystem', options=['--commit-bytes', '1M', '--commit-interval', '600s'])
     data = [os.urandom(64 << 10) for _ in range(4)]
+    written = iter(range(100000))
 
     def write(count):
-        for i in range(count):
-            (d.mnt / ('f%d' % (i % 50))).write_bytes(data[i % 4][:-1] + bytes([i & 255]))
-    write(8)
-    d.sync()
-    with Meter(d) as m:
-        write(160)
-    at_most(m['barriers'], 11 + m['checkpoints'], 'barriers for 10 MiB with commit_bytes=1M')
-    at_least(m['barriers'], 8, 'barriers for 10 MiB with commit_bytes=1M')
-    d.sync()
-    with Meter(d) as m:
-        for _ in range(20):
-            write(8)
-            d.sync()
-    at_most(m['barriers'], 21 + m['checkpoints'], 'barriers for 20 halves of commit_bytes, each followed by a sync')
+        for _ in range(count):
+            i = next(written)
+            (d.mnt / ('f%d' % (i % 50))).write_bytes(data[i % 4][:-4] + i.to_bytes(4, 'little'))
+
+    def settled():
+        """Barriers and checkpoints once a barrier that was asked for has had time to be done."""
+        seen = None
+        for _ in range(100):
+            c = d.counters()
+            now = (c['barriers'], c['checkpoints'])
+            if now == seen:
+                return now
+            seen = now
+            time.sleep(0.1)
+    for threshold in range(10):
+        d.sync()  # each begins at zero
+        before = settled()
+        write(12)  # 768 KiB
+        eq(settled(), before, 'threshold %d: barriers and checkpoints before it is reached' % threshold)
+        write(6)
+        after = settled()
+        eq(after[0] - before[0] - (after[1] - before[1]), 1, 'threshold %d: barriers of its own after it is reached' % threshold)
+    for _ in range(10):
+        d.sync()
+        write(12)
+        before = settled()
+        d.sync()
+        after = settled()
+        eq(after[0] - before[0], 1, 'barriers by sync')
+        write(12)  # 1.5 MiB written, 768 KiB of them since the barrier
+        eq(settled()[0] - after[0], 0, 'barriers within commit_bytes of another barrier')
