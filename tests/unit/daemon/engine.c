@@ -92,6 +92,16 @@ static void setup(void) {
 }
 static void teardown(void) { store_backing_free(backing); }
 
+/* What the disk saw so far, when it is quiet: the store's lock orders these reads behind its threads' writes. */
+static uint64_t disk_calls(unsigned calls) {
+        (void)store->ops->must_wait(store);
+        return store_backing_calls(backing, calls);
+}
+static uint64_t disk_unflushed(void) {
+        (void)store->ops->must_wait(store);
+        return store_backing_unflushed(backing);
+}
+
 /* --- operations */
 
 struct mkdir_op {
@@ -209,7 +219,7 @@ START_TEST(group_commit) {
         config.level = LEVEL_FILE;
         open_all();
         start();
-        uint64_t before = store_backing_calls(backing, STORE_WRITE_OUT);
+        uint64_t before = disk_calls(STORE_WRITE_OUT);
         const struct state *s = shared_state_read(state); /* no step that applies passes meanwhile */
         (void)s;
         pthread_t threads[THREADS];
@@ -230,7 +240,7 @@ START_TEST(group_commit) {
         pthread_join(threads[0], NULL);
         for (unsigned i = 1; i < THREADS; i++)
                 ck_assert_int_eq(wait_answer(&held[i]), 0);
-        uint64_t calls = store_backing_calls(backing, STORE_WRITE_OUT) - before;
+        uint64_t calls = disk_calls(STORE_WRITE_OUT) - before;
         ck_assert_msg(calls < 4, "%llu flushes for 16 operations", (unsigned long long)calls);
         ck_assert_int_eq(stop(), 0);
 }
@@ -280,12 +290,12 @@ START_TEST(a_barrier_flushes) {
         open_all();
         start();
         ck_assert_int_eq(do_mkdir(0, 0), 0);
-        ck_assert_uint_gt(store_backing_unflushed(backing), 0);
+        ck_assert_uint_gt(disk_unflushed(), 0);
         ck_assert_int_eq(do_barrier(), 0);
-        ck_assert_uint_eq(store_backing_unflushed(backing), 0);
-        uint64_t calls = store_backing_calls(backing, STORE_BARRIER);
+        ck_assert_uint_eq(disk_unflushed(), 0);
+        uint64_t calls = disk_calls(STORE_BARRIER);
         ck_assert_int_eq(do_barrier(), 0); /* nothing new: no flush */
-        ck_assert_uint_eq(store_backing_calls(backing, STORE_BARRIER), calls);
+        ck_assert_uint_eq(disk_calls(STORE_BARRIER), calls);
         ck_assert_int_eq(stop(), 0);
 }
 END_TEST
@@ -295,15 +305,15 @@ START_TEST(interval_and_idleness) {
         open_all();
         start();
         usleep(300000);
-        uint64_t before = store_backing_calls(backing, STORE_BARRIER);
+        uint64_t before = disk_calls(STORE_BARRIER);
         ck_assert_int_eq(do_mkdir(0, 0), 0);
         ck_assert_int_eq(do_mkdir(0, 1), 0);
         usleep(400000);
-        ck_assert_uint_eq(store_backing_unflushed(backing), 0);
-        ck_assert_uint_eq(store_backing_calls(backing, STORE_BARRIER), before + 1);
-        uint64_t all = store_backing_calls(backing, ~0u);
+        ck_assert_uint_eq(disk_unflushed(), 0);
+        ck_assert_uint_eq(disk_calls(STORE_BARRIER), before + 1);
+        uint64_t all = disk_calls(~0u);
         usleep(500000);
-        ck_assert_uint_eq(store_backing_calls(backing, ~0u), all); /* an idle engine asks nothing of the disk */
+        ck_assert_uint_eq(disk_calls(~0u), all); /* an idle engine asks nothing of the disk */
         ck_assert_int_eq(stop(), 0);
 }
 END_TEST
@@ -321,7 +331,7 @@ START_TEST(bytes_between_barriers) {
         engine_submit(engine, &m.op, answered, &made, NULL);
         ck_assert_int_eq(wait_answer(&made), 0);
         ck_assert_int_eq(do_barrier(), 0);
-        uint64_t before = store_backing_calls(backing, STORE_BARRIER);
+        uint64_t before = disk_calls(STORE_BARRIER);
         for (unsigned i = 0; i < 50; i++) { /* 16 KiB each: 10 to 12 thresholds */
                 struct answer a = ANSWER;
                 struct extent x = {.offset = 0, .length = sizeof(bytes)};
@@ -333,7 +343,7 @@ START_TEST(bytes_between_barriers) {
                 ck_assert_int_eq(wait_answer(&a), 0);
                 usleep(2000); /* the flush happens beside */
         }
-        uint64_t barriers = store_backing_calls(backing, STORE_BARRIER) - before;
+        uint64_t barriers = disk_calls(STORE_BARRIER) - before;
         ck_assert_msg(barriers >= 9 && barriers <= 13, "%llu barriers", (unsigned long long)barriers);
         ck_assert_int_eq(stop(), 0);
 }
@@ -422,18 +432,18 @@ START_TEST(checkpoint_and_level_on_request) {
         start();
         ck_assert_int_eq(do_mkdir(0, 0), 0);
         struct answer a = ANSWER, b = ANSWER, c = ANSWER;
-        uint64_t before = store_backing_calls(backing, STORE_CHECKPOINT);
+        uint64_t before = disk_calls(STORE_CHECKPOINT);
         engine_checkpoint(engine, error_answered, &a);
         ck_assert_int_eq(wait_answer(&a), 0);
-        uint64_t once = store_backing_calls(backing, STORE_CHECKPOINT);
+        uint64_t once = disk_calls(STORE_CHECKPOINT);
         ck_assert_uint_gt(once, before);
         engine_checkpoint(engine, error_answered, &b); /* nothing new */
         ck_assert_int_eq(wait_answer(&b), 0);
-        ck_assert_uint_eq(store_backing_calls(backing, STORE_CHECKPOINT), once);
+        ck_assert_uint_eq(disk_calls(STORE_CHECKPOINT), once);
         engine_set_level(engine, &(struct engine_level){.level = LEVEL_FILE}, error_answered, &c);
         ck_assert_int_eq(wait_answer(&c), 0);
         ck_assert_int_eq(do_mkdir(0, 1), 0);
-        ck_assert_uint_eq(store_backing_unflushed(backing), 0); /* at file, acknowledged means flushed */
+        ck_assert_uint_eq(disk_unflushed(), 0); /* at file, acknowledged means flushed */
         struct engine_status s;
         engine_status(engine, &s);
         ck_assert_int_eq(s.level, LEVEL_FILE);
