@@ -99,16 +99,16 @@ static void anything(struct worker *w, uint64_t *seed) {
                 fs_rename(k->fs, &root_caller, INO_ROOT, name, INO_ROOT, other, 0, &a.reply);
                 break;
         case 4:
-                fs_link(k->fs, &root_caller, e.ino ? e.ino : 77, INO_ROOT, other, &a.reply);
+                fs_link(k->fs, &root_caller, e.ino ? e.ino : 1u << 30, INO_ROOT, other, &a.reply);
                 break;
         case 5:
-                fs_setattr(k->fs, &root_caller, e.ino ? e.ino : 77, &(struct fs_set){.set = FS_SET_SIZE, .size = next_random(seed) % 5000}, 0, &a.reply);
+                fs_setattr(k->fs, &root_caller, e.ino ? e.ino : 1u << 30, &(struct fs_set){.set = FS_SET_SIZE, .size = next_random(seed) % 5000}, 0, &a.reply);
                 break;
         case 6:
-                fs_setattr(k->fs, &root_caller, e.ino ? e.ino : 77, &(struct fs_set){.set = FS_SET_MODE, .mode = 0600}, 0, &a.reply);
+                fs_setattr(k->fs, &root_caller, e.ino ? e.ino : 1u << 30, &(struct fs_set){.set = FS_SET_MODE, .mode = 0600}, 0, &a.reply);
                 break;
         case 7:
-                fs_setxattr(k->fs, &root_caller, e.ino ? e.ino : 77, "user.x", "y", 1, 0, false, &a.reply);
+                fs_setxattr(k->fs, &root_caller, e.ino ? e.ino : 1u << 30, "user.x", "y", 1, 0, false, &a.reply);
                 break;
         case 8:
                 fs_fsyncdir(k->fs, INO_ROOT, &a.reply);
