@@ -62,9 +62,9 @@ struct pragma {
 };
 #define TEXT_OF_(x) #x
 #define TEXT_OF(x) TEXT_OF_(x)
-static_assert(HOME_PAGE_SIZE == 4096u, "as in the table below");
+static_assert(HOME_PAGE_SIZE == 2048u, "as in the table below");
 static const struct pragma pragmas[] = {
-        {"page_size", "4096", "4096", true},
+        {"page_size", "2048", "2048", true},
         {"auto_vacuum", "NONE", "0", true},
         {"locking_mode", "EXCLUSIVE", "exclusive", false},
         {"journal_mode", "PERSIST", "persist", false},
