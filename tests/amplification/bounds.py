@@ -47,7 +47,7 @@ def cases():
     # These wait most of their time: they run beside the others.
     found += [
         Case('isolated update, ext4', lambda d: named.isolated(d, 'ext4', n=40, pause=1.5), slow=True, bytes=17 * KIB + 1.1 * KIB),
-        Case('isolated update, xfs', lambda d: named.isolated(d, 'xfs', n=40, pause=1.5), slow=True, bytes=4 * KIB + 1.1 * KIB),
+        Case('isolated update, xfs', lambda d: named.isolated(d, 'xfs', n=200, pause=0.3), slow=True, bytes=4 * KIB + 1.1 * KIB),
         Case('idle', lambda d: named.idle(d, seconds=60), slow=True, bytes=0),
     ]
     return found

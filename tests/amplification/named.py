@@ -65,22 +65,22 @@ def idle(directory, fs='ext4', seconds=60):
                        fs=fs, files=1)
 
 
-def isolated(directory, fs='ext4', size=KIB, n=100, pause=6):
+def isolated(directory, fs='ext4', size=KIB, n=100, pause=6, files=10):
     """Updates so far apart that they share neither a barrier nor a commit of the filesystem's journal. With a shorter pause both
     intervals are shortened alike, so that the same happens in less time (XFS has no such interval: it flushes its log every 30 s)."""
     contents = Contents('random', size)
     options, mount_options = ['--commit-interval', '%dms' % (pause * 5000 // 6)], 'commit=1' if fs == 'ext4' and pause < 5 else ''
     with Place(directory, fs=fs, options=options, mount_options=mount_options) as place:
         def prepare():
-            for i in range(n):
+            for i in range(files):
                 write_file(place, 'file%d' % i, contents[i], os.O_CREAT)
 
         def update(i):
-            fd = os.open('file%d' % i, os.O_WRONLY, dir_fd=place.fd)
+            fd = os.open('file%d' % (i % files), os.O_WRONLY, dir_fd=place.fd)
             os.write(fd, contents[100 + i])
             os.close(fd)
             time.sleep(pause)
-        return measure(place, 'isolated update of %d B, one per %g s' % (size, pause), n, size, update, prepare, fs=fs, files=n)
+        return measure(place, 'isolated update of %d B, one per %g s' % (size, pause), n, size, update, prepare, fs=fs, files=files)
 
 
 def dd(directory, fs='ext4', n=5):
