@@ -45,15 +45,14 @@ static void undo_lookups(const struct listing *l, struct fs *fs) {
         }
 }
 
-static void recheck_all(struct fuse_edge *e, const struct listing *l, uint64_t dir, uint64_t seq) {
+static void recheck_all(struct fuse_edge *e, const struct listing *l, uint64_t seq) {
         uint64_t since = atomic_load_explicit(&worker_self->active, memory_order_relaxed);
         if (since == notify_generation(e->notify))
                 return;
-        edge_recheck(e, dir, seq, true);
-        for (size_t at = 0; l->plus && at < l->used;) {
+        for (size_t at = 0; at < l->used;) {
                 const struct fuse_direntplus *d = (const struct fuse_direntplus *)(const void *)(l->out + at);
                 if (d->entry_out.nodeid != 0 && d->entry_out.attr_valid != 0)
-                        edge_recheck(e, d->entry_out.nodeid, seq, false);
+                        edge_recheck(e, d->entry_out.nodeid, seq);
                 at += FUSE_DIRENTPLUS_SIZE(d);
         }
 }
@@ -70,8 +69,9 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, uint64_
                 (void)fuse_reply_err(req, -r); /* if it fails, nobody waits any more */
                 return;
         }
-        if (fuse_reply_buf(req, l.out, l.used) == 0)
-                recheck_all(e, &l, ino, seq);
+        bool sent = fuse_reply_buf(req, l.out, l.used) == 0;
+        if (plus && sent)
+                recheck_all(e, &l, seq);
         else if (plus)
                 undo_lookups(&l, e->config.fs);
 }

@@ -192,7 +192,10 @@ static errint_t start(struct fuse_edge *e, char *reason, size_t reason_size) {
                 (void)snprintf(reason, reason_size, "libfuse does not start: %s", strerror(-r));
                 return r;
         }
-        return threads_start(e, reason, reason_size);
+        r = threads_start(e, reason, reason_size);
+        if (r == 0)
+                edge_readahead(e->mount);
+        return r;
 }
 
 errint_t fuse_edge_start(const struct fuse_edge_config *config, struct fuse_edge **ret, char *ret_reason, size_t reason_size) {

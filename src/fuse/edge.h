@@ -95,6 +95,8 @@ errint_t edge_mount(const struct fuse_edge_config *config, const char *path, int
 /* Writes back mapped pages and unmounts, lazily when busy: false then, for somebody goes on using it. Does nothing when another mount is
  * there by now. */
 bool edge_unmount(const char *path, struct mount_id id);
+/* A file is read in as few requests as it is written in. After INIT. */
+void edge_readahead(struct mount_id id);
 /* Ends the connection, whoever uses it: their calls fail with ENOTCONN from now on. */
 errint_t edge_abort(struct mount_id id);
 
@@ -113,7 +115,7 @@ void edge_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, str
 void edge_op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 
 /* reply.c */
-extern const struct fs_reply_ops edge_reply_ops;
+extern const struct fs_reply_ops edge_reply_ops, edge_self_ops;
 void edge_sync_begin(struct edge_req *q, fuse_req_t req); /* answered before the call returns: may lie on the stack */
 struct edge_req *edge_req_begin(fuse_req_t req);          /* may be answered later */
 void edge_req_end(struct edge_req *q);                    /* after it was handed to the request layer */
@@ -122,4 +124,4 @@ void edge_req_wait_all(struct fuse_edge *e, const struct timespec *until); /* CL
 void edge_req_orphan_all(struct fuse_edge *e);            /* answers EIO to all that wait, and waits for answers under way */
 void edge_entry_out(const struct fuse_edge *e, const struct fs_entry *entry, struct fuse_entry_out *out);
 /* After a reply that the kernel keeps was written: has the inode changed meanwhile? Then it is invalidated once more. */
-void edge_recheck(struct fuse_edge *e, uint64_t ino, uint64_t seq, bool listing);
+void edge_recheck(struct fuse_edge *e, uint64_t ino, uint64_t seq);

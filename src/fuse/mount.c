@@ -224,3 +224,11 @@ errint_t edge_abort(struct mount_id id) {
         cleanup_fd int file = openat(root, name, O_WRONLY | O_CLOEXEC);
         return file < 0 || write(file, "1", 1) != 1 ? -errno : 0;
 }
+
+void edge_readahead(struct mount_id id) {
+        char path[96];
+        (void)snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", id.dev_major, id.dev_minor);
+        cleanup_fd int fd = open(path, O_WRONLY | O_CLOEXEC);
+        if (fd >= 0)
+                (void)!dprintf(fd, "%u", EDGE_MAX_WRITE / 1024); /* no /sys to write to: the default does, in smaller pieces */
+}

@@ -187,9 +187,9 @@ void notify_all(struct notify *n, void (*done)(void *ctx, uint64_t seq), void *c
         pthread_mutex_unlock(&n->lock);
 }
 
-void notify_recheck(struct notify *n, uint64_t ino, bool listing) {
+void notify_recheck(struct notify *n, uint64_t ino) {
         struct task *t = task_new(TASK_INODE, ino, NULL, NULL, 0);
-        t->offset = listing ? 0 : -1;
+        t->offset = -1;
         pthread_mutex_lock(&n->lock);
         queue_add(&n->rechecks, t);
         pthread_cond_signal(&n->inode_work);

@@ -29,7 +29,7 @@ void notify_inode(struct notify *n, uint64_t ino);
 void notify_all(struct notify *n, void (*done)(void *ctx, uint64_t seq), void *ctx);
 void notify_known(struct notify *n, uint64_t ino);     /* is about to be told to the kernel */
 void notify_forgotten(struct notify *n, uint64_t ino); /* a FORGET came */
-void notify_recheck(struct notify *n, uint64_t ino, bool listing);
+void notify_recheck(struct notify *n, uint64_t ino); /* its attributes */
 /* The messages of the kernel's interface; offset -1: attributes alone; length 0: to the end. */
 errint_t notify_send_inode(struct fuse_edge *e, uint64_t ino, int64_t offset, int64_t length);
 errint_t notify_send_expire(struct fuse_edge *e, uint64_t parent, const char *name, size_t len);

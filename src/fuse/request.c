@@ -3,6 +3,7 @@
 
 #include "notify.h"
 
+#include <string.h>
 #include <sys/stat.h>
 
 static struct fs *fs_of(fuse_req_t req) {
@@ -32,6 +33,11 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name) {
         edge_sync_begin(&q, req);
         struct fs_caller c = caller_of(req);
         track(req);
+        if (strcmp(name, ".") == 0) {
+                q.reply.ops = &edge_self_ops;
+                fs_getattr(fs_of(req), &c, parent, &q.reply);
+                return;
+        }
         fs_lookup(fs_of(req), &c, parent, name, &q.reply);
 }
 

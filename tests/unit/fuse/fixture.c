@@ -5,6 +5,8 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -197,6 +199,34 @@ static void *tick(void *arg) {
 
 /* --- life --- */
 
+/* A test that fails exits with files open on the mount that it serves itself, and would wait for its own answer for ever. A process
+ * beside it ends the connection then. */
+static void guard(struct fixture *f) {
+        f->guarded = mmap(NULL, sizeof(*f->guarded), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        ck_assert_ptr_ne(f->guarded, MAP_FAILED);
+        f->guardian = fork();
+        ck_assert_int_ge(f->guardian, 0);
+        if (f->guardian > 0)
+                return;
+        sigset_t died;
+        int sig = 0;
+        sigemptyset(&died);
+        sigaddset(&died, SIGUSR1);
+        (void)sigprocmask(SIG_BLOCK, &died, NULL);
+        (void)setsid();
+        (void)prctl(PR_SET_PDEATHSIG, SIGUSR1);
+        (void)sigwait(&died, &sig);
+        if (f->guarded->dev_minor != 0)
+                (void)edge_abort(*f->guarded);
+        _exit(0);
+}
+
+static void guard_no_more(struct fixture *f) {
+        kill(f->guardian, SIGKILL);
+        (void)waitpid(f->guardian, NULL, 0);
+        munmap(f->guarded, sizeof(*f->guarded));
+}
+
 static void ended(void *ctx, errint_t error) {
         struct fixture *f = ctx;
         (void)error;
@@ -216,6 +246,7 @@ void fixture_prepare(struct fixture *f) {
         pthread_cond_init(&f->changed, NULL);
         (void)snprintf(f->mountpoint, sizeof(f->mountpoint), "/tmp/coterie-fuse-XXXXXX");
         ck_assert_ptr_nonnull(mkdtemp(f->mountpoint));
+        guard(f);
         struct fs_config config = {
                 .state = f->state,
                 .metrics = &f->metrics,
@@ -236,8 +267,10 @@ errint_t fixture_mount(struct fixture *f, const struct fuse_edge_config *config,
         c.ctx = f;
         struct fuse_edge *edge = NULL;
         errint_t r = fuse_edge_start(&c, &edge, reason, reason_size);
-        if (r == 0)
+        if (r == 0) {
+                *f->guarded = edge->mount;
                 f->edge = edge;
+        }
         return r;
 }
 
@@ -267,6 +300,7 @@ void fixture_release(struct fixture *f) {
         ck_assert_int_eq(rmdir(f->mountpoint), 0);
         pthread_mutex_destroy(&f->lock);
         pthread_cond_destroy(&f->changed);
+        guard_no_more(f);
 }
 
 void fixture_unmount(struct fixture *f) {

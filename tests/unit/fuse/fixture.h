@@ -2,7 +2,7 @@
  * held until the test lets them go; the test also plays the other nodes. */
 #pragma once
 
-#include "fuse/fuse.h"
+#include "edge.h"
 
 #include <check.h>
 #include <pthread.h>
@@ -21,6 +21,8 @@ struct fixture {
         struct metrics metrics;
         struct fs *fs;
         struct fuse_edge *edge;
+        pid_t guardian;
+        struct mount_id *guarded; /* shared with the guardian */
 
         pthread_mutex_t lock; /* one operation at a time; guards all that follows */
         pthread_cond_t changed;

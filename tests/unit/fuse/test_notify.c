@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -11,9 +12,6 @@
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
-
-#define FUSE_USE_VERSION 314
-#include <fuse_lowlevel.h>
 
 static struct fixture f;
 
@@ -294,6 +292,71 @@ static void mark(void *ctx, uint64_t seq) {
         atomic_store((_Atomic uint64_t *)ctx, 1);
 }
 
+START_TEST(late_attributes_of_a_listing_do_not_go_stale) {
+        uint64_t d = fixture_remote_create(&f, INO_ROOT, "d", S_IFDIR | 0755), seq = 0;
+        uint64_t x = fixture_remote_create(&f, d, "x", S_IFREG | 0644);
+        fixture_remote_create(&f, d, "y", S_IFREG | 0644);
+        struct stat st;
+        ck_assert_int_eq(stat(fixture_path(&f, "d"), &st), 0);
+        delay(DELAY_LISTING_MIN, DELAY_LISTING_MAX);
+        pid_t client = SH("exec ls -l \"$1/d\" > /dev/null", "sh", f.mountpoint);
+        while (atomic_load(&delayed) != 1)
+                usleep(100);
+        struct op op = {.kind = OP_SETATTR, .setattr = {.ino = x, .mask = SETATTR_MODE, .mode = 0600}};
+        ck_assert_int_eq(fixture_remote_async(&f, &op, &seq).error, 0);
+        ck_assert(!fixture_wait_clear(&f, seq, 50));
+        atomic_store(&delayed, 2);
+        ck_assert(fixture_wait_clear(&f, seq, 2000));
+        ck_assert_int_eq(stat(fixture_path(&f, "d/x"), &st), 0);
+        ck_assert_uint_eq(st.st_mode & 07777, 0600);
+        ck_assert_int_eq(fixture_wait_exit(client, 2000), 0);
+        ck_assert_int_eq(stat(fixture_path(&f, "d/x"), &st), 0);
+        ck_assert_uint_eq(st.st_mode & 07777, 0600);
+}
+END_TEST
+
+static _Atomic bool hogging;
+static void *hog(void *arg) {
+        (void)arg;
+        cpu_set_t first;
+        CPU_ZERO(&first);
+        CPU_SET(0, &first);
+        ck_assert_int_eq(sched_setaffinity(0, sizeof(first), &first), 0);
+        ck_assert_int_eq(sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 10}), 0);
+        while (atomic_load(&hogging))
+                ;
+        return NULL;
+}
+
+/* The answer is written, but the process that asked does not get to run and to put it into the caches; meanwhile a change passes. */
+START_TEST(a_client_without_a_processor_does_not_go_stale) {
+        if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+                return; /* nobody else could run either */
+        uint64_t ino = fixture_remote_create(&f, INO_ROOT, "a", S_IFREG | 0644);
+        fixture_remote_write(&f, ino, "old");
+        delay(DELAY_ENTRY_MIN, DELAY_ENTRY_MAX);
+        pid_t client = SH("exec taskset -c 0 stat \"$1/a\" > /dev/null", "sh", f.mountpoint);
+        while (atomic_load(&delayed) != 1)
+                usleep(100);
+        pthread_t thread;
+        atomic_store(&hogging, true);
+        ck_assert_int_eq(pthread_create(&thread, NULL, hog, NULL), 0);
+        usleep(20000);
+        atomic_store(&delayed, 2);
+        usleep(20000);
+        ck_assert_int_eq(fixture_wait_exit(client, 0), -1);
+        fixture_remote_write(&f, ino, "new and longer");
+        ck_assert_uint_ge(fixture_metric(&f, METRIC_EPOCHS), 1);
+        atomic_store(&hogging, false);
+        pthread_join(thread, NULL);
+        ck_assert_int_eq(fixture_wait_exit(client, 2000), 0);
+        struct stat st;
+        ck_assert_int_eq(stat(fixture_path(&f, "a"), &st), 0);
+        ck_assert_int_eq(st.st_size, 14);
+        expect_content("a", "new and longer");
+}
+END_TEST
+
 START_TEST(another_history_is_taken_over) {
         uint64_t ino = fixture_remote_create(&f, INO_ROOT, "a", S_IFREG | 0644);
         uint64_t d = fixture_remote_create(&f, INO_ROOT, "d", S_IFDIR | 0755);
@@ -423,6 +486,8 @@ Suite *suite_notify(void) {
         tcase_add_test(c, many_held_up_directories);
         tcase_add_test(c, a_late_reply_does_not_go_stale);
         tcase_add_test(c, a_late_listing_does_not_go_stale);
+        tcase_add_test(c, late_attributes_of_a_listing_do_not_go_stale);
+        tcase_add_test(c, a_client_without_a_processor_does_not_go_stale);
         tcase_add_test(c, another_history_is_taken_over);
         tcase_add_test(c, nothing_stale_after_clear);
         suite_add_tcase(s, c);

@@ -74,6 +74,60 @@ START_TEST(large_write_is_one_call) {
 }
 END_TEST
 
+START_TEST(large_file_is_read_in_one_call) {
+        char *p = xcalloc(1, MIB);
+        int fd = file("big", O_CREAT | O_RDWR, NULL);
+        ck_assert_int_eq(write(fd, p, MIB), (ssize_t)MIB);
+        ck_assert_int_eq(fsync(fd), 0);
+        ck_assert_int_eq(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0); /* out of the page cache */
+        ck_assert_int_eq(pread(fd, p, MIB, 0), (ssize_t)MIB);
+        ck_assert_uint_eq(fixture_metric(&f, METRIC_READS), 1);
+        ck_assert_uint_eq(fixture_metric(&f, METRIC_READ_BYTES), MIB);
+        close(fd);
+        free(p);
+}
+END_TEST
+
+/* A handle outlives what the kernel has cached of it. */
+START_TEST(files_can_be_opened_by_handle) {
+        struct {
+                struct file_handle head;
+                char bytes[MAX_HANDLE_SZ];
+        } h = {.head = {.handle_bytes = MAX_HANDLE_SZ}};
+        int mount_id, dir = open(f.mountpoint, O_RDONLY | O_DIRECTORY);
+        ck_assert_int_eq(mkdir(fixture_path(&f, "d"), 0755), 0);
+        make_file("d/file", "by handle");
+        ck_assert_int_eq(name_to_handle_at(dir, "d/file", &h.head, &mount_id, 0), 0);
+        int drop = open("/proc/sys/vm/drop_caches", O_WRONLY);
+        ck_assert_int_eq(write(drop, "2", 1), 1);
+        close(drop);
+        int fd = open_by_handle_at(dir, &h.head, O_RDONLY);
+        ck_assert_msg(fd >= 0, "open_by_handle_at: %s", strerror(errno));
+        char got[16] = "";
+        ck_assert_int_eq(read(fd, got, sizeof(got)), 9);
+        ck_assert_str_eq(got, "by handle");
+        close(fd);
+        ck_assert_int_eq(unlink(fixture_path(&f, "d/file")), 0);
+        ck_assert_int_eq(open_by_handle_at(dir, &h.head, O_RDONLY), -1);
+        ck_assert_int_eq(errno, ESTALE);
+        close(dir);
+}
+END_TEST
+
+START_TEST(virtual_files_are_never_cached) {
+        struct stat st;
+        char got[64] = "";
+        ck_assert_int_eq(stat(fixture_path(&f, ".coterie/status"), &st), 0);
+        uint64_t n = fixture_metric(&f, METRIC_FUSE_REQUESTS);
+        ck_assert_int_eq(stat(fixture_path(&f, ".coterie/status"), &st), 0);
+        ck_assert_uint_gt(fixture_metric(&f, METRIC_FUSE_REQUESTS), n);
+        int fd = file(".coterie/status", O_RDONLY, NULL);
+        ck_assert_int_gt(read(fd, got, sizeof(got)), 0);
+        ck_assert_ptr_nonnull(strstr(got, "status"));
+        close(fd);
+}
+END_TEST
+
 START_TEST(every_kind_of_inode) {
         struct stat st;
         char target[64] = "";
@@ -376,6 +430,9 @@ Suite *suite_requests(void) {
         tcase_set_timeout(c, 30);
         tcase_add_checked_fixture(c, setup, teardown);
         tcase_add_test(c, large_write_is_one_call);
+        tcase_add_test(c, large_file_is_read_in_one_call);
+        tcase_add_test(c, files_can_be_opened_by_handle);
+        tcase_add_test(c, virtual_files_are_never_cached);
         tcase_add_test(c, every_kind_of_inode);
         tcase_add_test(c, times_reach_far);
         tcase_add_test(c, tmpfile_can_be_linked);
