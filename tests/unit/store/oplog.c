@@ -586,21 +586,24 @@ START_TEST(what_was_dropped_is_gone) {
         struct oplog *l = make_default();
         append_ok(l, 1, 100, 0);
         ck_assert_int_eq(oplog_write_out(l, NULL), 0);
-        append_ok(l, 2, 9000, 0);
+        for (uint64_t i = 2; i < 200; i++)
+                append_ok(l, i, 93, 0);
         ck_assert_int_eq(failpoint_set("store.log.write=ENOSPC@1"), 0);
         ck_assert_int_eq(oplog_write_out(l, NULL), -ENOSPC);
         oplog_drop_pending(l);
-        struct oplog_record other = op(2, 50, 0), back;
-        void *buffer = NULL;
-        ck_assert_int_eq(oplog_append(l, &other), 0);
-        ck_assert_int_eq(oplog_read(l, other.log_offset, other.log_len, &back, &buffer), 0);
-        ck_assert_uint_eq(back.head_len, 50);
-        free(buffer);
+        for (uint64_t i = 2; i < 100; i++) {
+                struct oplog_record other = op(i, 50 + i % 7, 0), back;
+                void *buffer = NULL;
+                ck_assert_int_eq(oplog_append(l, &other), 0);
+                ck_assert_int_eq(oplog_read(l, other.log_offset, other.log_len, &back, &buffer), 0);
+                ck_assert_uint_eq(back.head_len, 50 + i % 7);
+                free(buffer);
+        }
         ck_assert_int_eq(oplog_flush(l, NULL), 0);
         oplog_close(l);
         l = reopen();
         struct seen s = replay(l, 0, SALT, NULL, NULL, "");
-        ck_assert_uint_eq(s.n, 2);
+        ck_assert_uint_eq(s.n, 99);
         oplog_close(l);
 }
 END_TEST

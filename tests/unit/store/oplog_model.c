@@ -34,6 +34,8 @@ struct model {
         struct simdisk *sim;
         struct oplog *log;
         GArray *truth;    /* of struct truth */
+        GArray *lost;     /* those that the last restart did not find, to be sent again */
+        guint lost_from;  /* index of the first of them */
         GArray *homes;    /* of struct home_state, this life's */
         GArray *promises; /* of struct promise, this life's */
         unsigned half;
@@ -41,6 +43,7 @@ struct model {
         guint half_first[2]; /* index of the first entry appended to each half with its present salt */
         guint written;       /* entries that write_out has brought to the file */
         guint captured;      /* entries that the checkpoint under way will bring home; G_MAXUINT: none */
+        bool appended;       /* in this life */
         uint64_t life_start, epoch, salts;
         uint64_t durable_to[2]; /* offset in each half: pages before it were flushed */
         unsigned records, replays;
@@ -272,6 +275,11 @@ static void step_append(struct model *m) {
                 t.pos = (struct position){.epoch = ++m->epoch, .seq = last_seq(m)};
                 t.head_len = 0;
         }
+        guint again = m->truth->len - m->lost_from;
+        if (again < m->lost->len && rnd(m, 4)) /* as it was, at the place that it had in the history */
+                t = g_array_index(m->lost, struct truth, again);
+        else
+                g_array_set_size(m->lost, 0);
         CLEANUP(made_done) struct made w;
         make(&t, &w);
         errint_t r = oplog_append(m->log, &w.r);
@@ -283,6 +291,7 @@ static void step_append(struct model *m) {
         }
         g_array_append_val(m->truth, t);
         m->records++;
+        m->appended = true;
         /* Reading back, now and then, whatever has or has not reached the file. */
         if (rnd(m, 4) == 0) {
                 struct oplog_record back;
@@ -292,6 +301,7 @@ static void step_append(struct model *m) {
                         broken(m, "reading back failed", (uint64_t)-r, t.pos.seq);
                 free(buffer);
         }
+        m->epoch = MAX_OF(m->epoch, t.pos.epoch);
         if (t.kind == OPLOG_ADOPTED && oplog_flush(m->log, NULL) == 0)
                 promise(m, m->truth->len);
 }
@@ -299,7 +309,7 @@ static void step_append(struct model *m) {
 static void step_flush(struct model *m) {
         uint64_t seq = 0;
         errint_t r = oplog_flush(m->log, &seq);
-        if (r < 0 || seq != last_seq(m))
+        if (r < 0 || (seq != last_seq(m) && (seq != 0 || m->appended)))
                 broken(m, "flush failed or did not reach the end", seq, last_seq(m));
         promise(m, m->truth->len);
         m->durable_to[m->half] = oplog_used(m->log);
@@ -309,7 +319,7 @@ static void step_flush(struct model *m) {
 static void step_write_out(struct model *m) {
         uint64_t seq = 0;
         errint_t r = oplog_write_out(m->log, &seq);
-        if (r < 0 || seq != last_seq(m))
+        if (r < 0 || (seq != last_seq(m) && (seq != 0 || m->appended)))
                 broken(m, "write_out failed or did not reach the end", seq, last_seq(m));
         m->written = m->truth->len;
         if (m->config.level == LEVEL_FILE) {
@@ -351,6 +361,9 @@ static void restart(struct model *m, const struct home_state *h, guint durable) 
         if (!replay(m, m->log, h, durable, &o))
                 return;
         guint first = m->half_first[o.half];
+        g_array_set_size(m->lost, 0);
+        g_array_append_vals(m->lost, m->truth->data + o.reached * sizeof(struct truth), m->truth->len - o.reached);
+        m->lost_from = o.reached;
         g_array_set_size(m->truth, o.reached);
         uint64_t salt[2] = {h->salt[0], h->salt[1]};
         salt[!o.half] = ++m->salts * 0x9E3779B97F4A7C15u;
@@ -364,6 +377,7 @@ static void restart(struct model *m, const struct home_state *h, guint durable) 
         m->other_free = true;
         m->captured = G_MAXUINT;
         m->written = o.reached;
+        m->appended = false;
         m->durable_to[o.half] = o.end;
         m->life_start = simdisk_position(m->sim);
         commit_home(m, o.half, salt, o.reached);
@@ -417,6 +431,7 @@ struct model *model_new(const struct model_config *config) {
         m->sim = simdisk_new(&(struct simdisk_config){
                 .seed = config->seed, .sector = m->config.sector, .refuse_direct = config->refuse_direct, .history = true});
         m->truth = g_array_new(FALSE, FALSE, sizeof(struct truth));
+        m->lost = g_array_new(FALSE, FALSE, sizeof(struct truth));
         m->homes = g_array_new(FALSE, FALSE, sizeof(struct home_state));
         m->promises = g_array_new(FALSE, FALSE, sizeof(struct promise));
         m->epoch = 1;
@@ -431,6 +446,7 @@ void model_free(struct model *m) {
         oplog_close(m->log);
         simdisk_free(m->sim);
         g_array_unref(m->truth);
+        g_array_unref(m->lost);
         g_array_unref(m->homes);
         g_array_unref(m->promises);
         free(m);
