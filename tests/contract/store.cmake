@@ -3,6 +3,14 @@ add_library(coterie_store_rig STATIC store_rig.c)
 target_include_directories(coterie_store_rig PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(coterie_store_rig PUBLIC coterie_store coterie_simdisk)
 
+if(TARGET unit_store)
+  target_link_libraries(unit_store PRIVATE coterie_store_rig)
+endif()
+
+# Writes the golden databases of tests/data/db (a person runs it, when a version is added).
+add_executable(store_golden store_golden.c)
+target_link_libraries(store_golden PRIVATE coterie_store_rig)
+
 add_executable(contract_store contract_store.c)
 target_link_libraries(contract_store PRIVATE coterie_store_rig PkgConfig::CHECK)
 add_test(NAME store.contract COMMAND contract_store)
