@@ -148,9 +148,9 @@ static errint_t open_store(struct daemon *d, struct fault *f) {
         errint_t error = store_open_sqlite(&config, state, &d->loaded, &d->store);
         shared_state_done_write(d->state);
         if (error < 0)
-                return fault_set(f, 1, error, "database %s: %s", o->db.text, d->loaded.reason[0] ? d->loaded.reason : strerror(-error));
+                return d->loaded.reason[0] ? fault_set(f, 1, error, "database %s", d->loaded.reason) : fault_set(f, 1, error, "database %s: %s", o->db.text, strerror(-error));
         if (d->loaded.read_only)
-                log_error("database %s is damaged and mounted read-only for rescue: %s", o->db.text, d->loaded.reason);
+                log_error("mounted read-only for rescue: database %s", d->loaded.reason);
         else if (d->loaded.unclean)
                 log_notice("database was not closed properly; %llu operations replayed from the log", (unsigned long long)d->loaded.replayed);
         return 0;

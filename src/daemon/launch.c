@@ -74,6 +74,17 @@ static void done(struct daemon *d) {
         trace_ring_free(d->trace);
 }
 
+static void log_mounted(struct daemon *d) {
+        char level[OPTION_TEXT_MAX];
+        const struct state *state = shared_state_read(d->state);
+        struct position pos = state->pos;
+
+        shared_state_done_read(d->state);
+        mount_setting_text(d, "sync_level", level, sizeof(level));
+        log_info("mounted %s, database %s, position (%llu, %llu), level %s", d->options->mountpoint, d->options->db.text, (unsigned long long)pos.epoch,
+                 (unsigned long long)pos.seq, level);
+}
+
 /* announce: tells whoever started us, once: "" when the mount answers, else why not. */
 static int run_daemon(struct options *o, void (*announce)(void *ctx, int exit, const char *text), void *ctx) {
         struct fault f = {.exit = 1};
@@ -96,9 +107,7 @@ static int run_daemon(struct options *o, void (*announce)(void *ctx, int exit, c
                 done(&d);
                 return f.exit;
         }
-        log_info("mounted %s, database %s, position (%llu, %llu), level %s", o->mountpoint, o->db.text, (unsigned long long)d.loaded.adopted,
-                 (unsigned long long)shared_state_read(d.state)->pos.seq, sync_level_text((enum sync_level)o->sync_level.number));
-        shared_state_done_read(d.state);
+        log_mounted(&d);
         service_notify("READY=1\nMAINPID=%ld", (long)getpid());
         announce(ctx, 0, "");
         run(&d, signals);
