@@ -275,7 +275,7 @@ static void settle(struct repl *r) {
 static void on_timer(struct repl *r) {
         r->timer_at = 0;
         if (r->stopping && r->now - r->lost_at >= repl_ack_timeout(r) && repl_phase(r) != PHASE_LEFT) {
-                request_refuse_all(r, "stopped");
+                repl_fail(r, "stopped");
                 return;
         }
         request_grace(r);

@@ -89,6 +89,7 @@ static void round_reset(struct repl *r) {
         r->ack_due = false;
         r->barrier_due = r->barrier_told = 0;
         r->flush_wanted = 0; /* asked for again where it is still wanted */
+        r->want_adopted = 0;
         r->round_began = r->quiet;
         r->work_traffic = r->work_replay = r->work_late = false;
         order_queue_drop(&r->late);
@@ -185,6 +186,8 @@ void view_quorum(struct repl *r, const struct repl_event *ev) {
         bool was_known = had != NULL, was = had && had->quorate;
         struct quorum_notice *q = notice_slot(r, ev->quorum.ring);
         uint32_t needed = ev->quorum.quorum_votes ? ev->quorum.quorum_votes : ev->quorum.expected_votes / 2 + 1;
+        if (ev->quorum.quorate && (repl_variant(VARIANT_OTHER_RING) || repl_variant(VARIANT_NEWEST_QUORUM)))
+                needed = 1; /* the flag alone counts there */
         if (ev->quorum.quorate && ev->quorum.total_votes > 0 && ev->quorum.total_votes < needed)
                 needed = ev->quorum.total_votes; /* votequorum's own rule (a tie-breaker) says that these are enough */
         *q = (struct quorum_notice){
@@ -233,7 +236,9 @@ static size_t member_index(const struct repl *r, struct repl_member id) {
 }
 
 /* A round that we have not heard of: its STATE says who is in it. We restart there as if we had been told. */
-static void round_follow(struct repl *r, const struct wire_header *h, const struct wire_state *s) {
+static void round_follow(struct repl *r, size_t from, const struct wire_header *h, const struct wire_state *s) {
+        if (!(s->members >> from & 1))
+                return; /* nobody begins a round that he is not in */
         for (size_t i = 0; i < r->n_members; i++)
                 r->members[i].in_round = s->members >> i & 1;
         r->round = h->round;
@@ -253,7 +258,7 @@ static void round_jump(struct repl *r, const struct wire_header *h) {
 static void on_state(struct repl *r, size_t from, const struct wire_header *h, const struct wire_state *s) {
         struct member *m = &r->members[from];
         if (r->round_unsure && s->members != view_round_bits(r)) {
-                round_follow(r, h, s);
+                round_follow(r, from, h, s);
                 m = &r->members[from];
                 m->heard = true;
                 m->incarnation = h->incarnation;
@@ -373,9 +378,11 @@ void view_deliver(struct repl *r, const struct repl_event *ev) {
         if (h.round > r->round) {
                 struct wire_state s;
                 if (h.type == WIRE_STATE && wire_state_decode(body, len, &s) == 0)
-                        round_follow(r, &h, &s);
+                        round_follow(r, from, &h, &s);
                 else
                         round_jump(r, &h);
+                if (h.round != r->round)
+                        return;
         }
         if (repl_phase(r) == PHASE_WAITING && from == r->self)
                 return; /* nothing of ours can name this round yet */

@@ -42,6 +42,9 @@ void hc_done(struct hcluster *c) {
                 drop_log(x);
                 free(x->log);
                 free(x->replies);
+                for (size_t k = 0; k < x->n_later; k++)
+                        free(x->later[k].data);
+                free(x->later);
                 opbuf_unref(x->conflict);
                 state_done(&x->state);
         }
@@ -69,14 +72,19 @@ static void send_to_view(struct hcluster *c, size_t i, const struct repl_effect 
         x->n_sends++;
         if (!x->view)
                 return;
+        struct hmessage m = {.from = i, .len = f->send.len + f->send.len2};
+        m.data = malloc(m.len);
+        memcpy(m.data, f->send.data, f->send.len);
+        if (f->send.len2)
+                memcpy(m.data + f->send.len, f->send.data2, f->send.len2);
+        if (x->draining) {
+                x->later = realloc(x->later, (x->n_later + 1) * sizeof(*x->later));
+                x->later[x->n_later++] = m;
+                return;
+        }
         struct hview *v = x->view;
         v->queue = realloc(v->queue, (v->n_queue + 1) * sizeof(*v->queue));
-        struct hmessage *m = &v->queue[v->n_queue++];
-        *m = (struct hmessage){.from = i, .len = f->send.len + f->send.len2};
-        m->data = malloc(m->len);
-        memcpy(m->data, f->send.data, f->send.len);
-        if (f->send.len2)
-                memcpy(m->data + f->send.len, f->send.data2, f->send.len2);
+        v->queue[v->n_queue++] = m;
 }
 
 static void commit(struct hnode *x, const struct repl_effect *f) {
@@ -132,12 +140,11 @@ static void run_effect(struct hcluster *c, size_t i, const struct repl_effect *f
                 x->n_persists++;
                 if (f->persist.cluster_id)
                         memcpy(x->cluster_id, f->persist.cluster_id, 16);
-                if (f->persist.promised)
-                        x->promised = f->persist.promised;
-                if (f->persist.adopted)
-                        x->adopted = f->persist.adopted;
-                if (!x->hold_persisted)
-                        push_event(x, REPL_PERSISTED);
+                if (!x->hold_persisted) {
+                        struct hevent *e = push_event(x, REPL_PERSISTED);
+                        e->promised = f->persist.promised;
+                        e->adopted = f->persist.adopted;
+                }
                 break;
         case EFFECT_REPLY:
                 x->replies = realloc(x->replies, (x->n_replies + 1) * sizeof(*x->replies));
@@ -147,7 +154,6 @@ static void run_effect(struct hcluster *c, size_t i, const struct repl_effect *f
         case EFFECT_READ_LOG: read_log(x, f); break;
         case EFFECT_REPLACE:
                 x->n_replaces++;
-                x->adopted = f->replace.adopted;
                 drop_log(x);
                 for (struct hevent **p = &x->events; *p;) { /* answers about the old history are not given any more */
                         struct hevent *e = *p;
@@ -159,7 +165,9 @@ static void run_effect(struct hcluster *c, size_t i, const struct repl_effect *f
                         } else
                                 p = &e->next;
                 }
-                push_event(x, REPL_PERSISTED);
+                struct hevent *done = push_event(x, REPL_PERSISTED);
+                done->adopted = f->replace.adopted;
+                done->replaced = true;
                 break;
         case EFFECT_ROLE:
                 x->primary = f->role.primary;
@@ -193,8 +201,11 @@ void hc_step(struct hcluster *c, size_t i, const struct repl_event *ev) {
         for (;;) {
                 e.now_ms = c->now;
                 struct repl_effects f = repl_step(x->r, &e);
-                for (size_t k = 0; k < f.n; k++)
+                for (size_t k = 0; k < f.n; k++) {
+                        if (c->hooks.effect)
+                                c->hooks.effect(c, i, &f.items[k]);
                         run_effect(c, i, &f.items[k]);
+                }
                 if (!f.more)
                         break;
                 e = (struct repl_event){.kind = REPL_MORE};
@@ -232,6 +243,10 @@ void hc_crash(struct hcluster *c, size_t i) {
         x->view = NULL;
         x->primary = false;
         x->timer_at = 0;
+        x->draining = false;
+        for (size_t k = 0; k < x->n_later; k++)
+                free(x->later[k].data);
+        x->n_later = 0;
         drop_events(x);
 }
 
@@ -246,17 +261,15 @@ void hc_wipe(struct hcluster *c, size_t i) {
 }
 
 /* --- the group */
-bool hc_deliver(struct hcluster *c, size_t i) {
+void hc_deliver_at(struct hcluster *c, size_t i, size_t at) {
         struct hnode *x = &c->nodes[i];
-        if (!x->r || !x->view || x->at >= x->view->n_queue)
-                return false;
         struct hview *v = x->view;
-        struct hmessage m = v->queue[x->at++];
+        struct hmessage m = v->queue[at];
         struct wire_header h;
         const uint8_t *body;
         size_t len;
         if (c->drop && wire_decode(m.data, m.len, &h, &body, &len) == 0 && c->drop(c, m.from, i, &h))
-                return true;
+                return;
         struct repl_event ev = {.kind = REPL_DELIVER};
         for (size_t k = 0; k < v->n; k++)
                 if (v->members[k] == m.from)
@@ -264,20 +277,41 @@ bool hc_deliver(struct hcluster *c, size_t i) {
         ev.deliver.data = m.data;
         ev.deliver.len = m.len;
         hc_step(c, i, &ev);
+}
+
+bool hc_deliver(struct hcluster *c, size_t i) {
+        struct hnode *x = &c->nodes[i];
+        if (!x->r || !x->view || x->at >= x->view->n_queue)
+                return false;
+        hc_deliver_at(c, i, x->at++);
+        return true;
+}
+
+bool hc_event(struct hcluster *c, size_t i) {
+        struct hnode *x = &c->nodes[i];
+        struct hevent *e = x->events;
+        if (!x->r || !e)
+                return false;
+        x->events = e->next;
+        if (!x->events)
+                x->events_tail = &x->events;
+        if (e->ev.kind == REPL_PERSISTED) {
+                if (e->promised)
+                        x->promised = e->promised;
+                if (e->adopted || e->replaced)
+                        x->adopted = e->adopted;
+        }
+        if (c->hooks.event)
+                c->hooks.event(c, i, e);
+        hc_step(c, i, &e->ev);
+        opbuf_unref(e->op);
+        free(e);
         return true;
 }
 
 void hc_events(struct hcluster *c, size_t i) {
-        struct hnode *x = &c->nodes[i];
-        while (x->r && x->events) {
-                struct hevent *e = x->events;
-                x->events = e->next;
-                if (!x->events)
-                        x->events_tail = &x->events;
-                hc_step(c, i, &e->ev);
-                opbuf_unref(e->op);
-                free(e);
-        }
+        while (hc_event(c, i))
+                ;
 }
 
 void hc_settle(struct hcluster *c) {
@@ -320,6 +354,11 @@ struct hview *hc_view_bare(struct hcluster *c, const size_t *members, size_t n) 
                 struct hnode *x = &c->nodes[members[k]];
                 x->view = v;
                 x->at = 0;
+                x->draining = false;
+                v->queue = realloc(v->queue, (v->n_queue + x->n_later + 1) * sizeof(*v->queue));
+                for (size_t j = 0; j < x->n_later; j++)
+                        v->queue[v->n_queue++] = x->later[j];
+                x->n_later = 0;
         }
         for (size_t k = 0; k < n; k++) {
                 struct repl_event ev = {.kind = REPL_VIEW, .view = {.ring = v->ring, .members = v->ids, .n = n}};
@@ -360,6 +399,11 @@ static uint64_t submit(struct hcluster *c, size_t i, struct op *op, struct op_pa
 
 uint64_t hc_mkdir(struct hcluster *c, size_t i, const char *name) {
         struct op op = {.kind = OP_CREATE, .time = {.sec = 1}, .create = {.parent = INO_ROOT, .name = {name, strlen(name)}, .mode = S_IFREG | 0644}};
+        return submit(c, i, &op, (struct op_payload){0});
+}
+
+uint64_t hc_unlink(struct hcluster *c, size_t i, const char *name) {
+        struct op op = {.kind = OP_UNLINK, .time = {.sec = 3}, .unlink = {.parent = INO_ROOT, .name = {name, strlen(name)}}};
         return submit(c, i, &op, (struct op_payload){0});
 }
 

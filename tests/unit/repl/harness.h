@@ -21,6 +21,8 @@ struct hevent {
         struct hevent *next;
         struct repl_event ev;
         struct opbuf *op; /* holds the bytes of a LOG_PART */
+        uint64_t promised, adopted; /* what a PERSISTED makes durable */
+        bool replaced;
 };
 struct hnode {
         uint32_t node, pid;
@@ -45,12 +47,11 @@ struct hnode {
         char last_line[400];
         struct hview *view;
         size_t at; /* next message of the view */
+        bool draining; /* what it sends now travels in its next view */
+        struct hmessage *later;
+        size_t n_later;
 };
-struct hmessage {
-        size_t from;
-        uint8_t *data;
-        size_t len;
-};
+struct hmessage;
 struct hview {
         struct hview *next;
         struct repl_ring ring;
@@ -60,11 +61,23 @@ struct hview {
         struct hmessage *queue;
         size_t n_queue;
 };
+struct hmessage {
+        size_t from;
+        uint8_t *data;
+        size_t len;
+};
+struct hcluster;
+struct hhooks { /* what a test wants to see or to decide otherwise */
+        void (*effect)(struct hcluster *c, size_t i, const struct repl_effect *f); /* before the driver carries it out */
+        void (*event)(struct hcluster *c, size_t i, const struct hevent *e);       /* before the machine gets it */
+        void *ctx;
+};
 struct hcluster {
         size_t n;
         struct hnode nodes[HNODES];
         struct hview *views;
         uint64_t now, ring, next_token, next_incarnation;
+        struct hhooks hooks;
         bool (*drop)(struct hcluster *c, size_t from, size_t to, const struct wire_header *h); /* a message thrown away for one member */
 };
 
@@ -80,10 +93,13 @@ struct hview *hc_view_bare(struct hcluster *c, const size_t *members, size_t n);
 void hc_quorum(struct hcluster *c, size_t i, struct repl_ring ring, bool quorate, size_t votes);
 void hc_step(struct hcluster *c, size_t i, const struct repl_event *ev);
 bool hc_deliver(struct hcluster *c, size_t i);  /* the next message of its view */
+void hc_deliver_at(struct hcluster *c, size_t i, size_t at); /* this one */
+bool hc_event(struct hcluster *c, size_t i);    /* one of those */
 void hc_events(struct hcluster *c, size_t i);   /* what its driver has to say */
 void hc_settle(struct hcluster *c);             /* until nothing is left */
 void hc_tick(struct hcluster *c, uint64_t ms);  /* time passes; timers fire; settles */
 uint64_t hc_mkdir(struct hcluster *c, size_t i, const char *name); /* a request; returns its token */
+uint64_t hc_unlink(struct hcluster *c, size_t i, const char *name);
 uint64_t hc_write(struct hcluster *c, size_t i, uint64_t ino, const void *p, size_t n);
 uint64_t hc_barrier(struct hcluster *c, size_t i);
 const struct hreply *hc_reply(const struct hcluster *c, size_t i, uint64_t token); /* NULL: not answered yet */

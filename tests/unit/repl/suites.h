@@ -5,3 +5,4 @@
 
 Suite *suite_alone(void);
 Suite *suite_cluster(void);
+Suite *suite_explore(void);
