@@ -199,6 +199,40 @@ START_TEST(digests_differ) {
 }
 END_TEST
 
+/* Every length near the end of the data, in the first chunk (which is inside) and in a later one (which is shared). */
+START_TEST(every_cut) {
+        static uint8_t p[3 * BLOB_CHUNK];
+        for (size_t base = 0; base <= 2 * BLOB_CHUNK; base += 2 * BLOB_CHUNK) {
+                CLEANUP(blob_unrefp) struct blob *b = NULL;
+                memset(p, 9, sizeof(p));
+                memset(p + base + 100, 0, sizeof(p) - base - 100);
+                ck_assert_int_eq(blob_from_bytes(p, base + 120, &b), 0);
+                (void)blob_digest(b);
+                for (size_t n = base; n < base + 130; n++) {
+                        CLEANUP(blob_unrefp) struct blob *c = NULL;
+                        ck_assert_int_eq(blob_edit(b, BLOB_KEEP_ALL, NULL, 0, NULL, 0, n, &c), 0);
+                        assert_is(c, p, n);
+                }
+        }
+}
+END_TEST
+
+/* The sum over the chunks is carried from version to version; it must be what counting anew gives. */
+START_TEST(sums_roll) {
+        static uint8_t flat[MAX];
+        uint64_t state = 1000 + (uint64_t)_i;
+        size_t size = 0;
+        struct blob *b = NULL;
+        memset(flat, 0, sizeof(flat));
+        for (int i = 0; i < 400; i++) {
+                (void)blob_digest(b); /* from here on the next version rolls it */
+                size = edit_both(&b, flat, size, &state);
+                assert_is(b, flat, size);
+        }
+        blob_unref(b);
+}
+END_TEST
+
 Suite *suite_blob(void) {
         Suite *s = suite_create("blob");
         TCase *c = tcase_create("blob");
@@ -209,6 +243,8 @@ Suite *suite_blob(void) {
         tcase_add_test(c, spans);
         tcase_add_test(c, bad_edits);
         tcase_add_loop_test(c, random_edits, 0, 10);
+        tcase_add_loop_test(c, sums_roll, 0, 5);
+        tcase_add_test(c, every_cut);
         tcase_add_test(c, versions_share_chunks);
         tcase_add_test(c, digests_differ);
         suite_add_tcase(s, c);

@@ -197,6 +197,45 @@ START_TEST(flipped) {
 }
 END_TEST
 
+/* Bytes that could be read, but that no encoder writes: one operation has one form. Offsets are those of the golden heads. */
+static void refused(size_t sample, size_t at, const char *bytes, size_t n, size_t instead_of) {
+        struct op_sample s = op_sample(sample);
+        CLEANUP(enc_done) struct enc e = {0};
+        struct op op;
+        void *scratch = NULL;
+        ck_assert_int_eq(encode(&s.op, &e), 0);
+        ck_assert_uint_ge(e.len, at + instead_of);
+        cleanup_free uint8_t *head = xmalloc(e.len - instead_of + n);
+        memcpy(head, e.data, at);
+        memcpy(head + at, bytes, n);
+        memcpy(head + at + n, e.data + at + instead_of, e.len - at - instead_of);
+        ck_assert_int_eq(op_decode(head, e.len - instead_of + n, s.op.payload.data, s.op.payload.len, &op, &scratch), -EBADMSG);
+        ck_assert_ptr_null(scratch);
+}
+enum { COMMON = 33 }; /* bytes before what belongs to the kind */
+
+START_TEST(one_form_only) {
+        refused(0, 0, "\x0d", 1, 1); /* a kind that is not there */
+        refused(0, 1, "\x01", 1, 1); /* a bit that the kind does not know */
+        refused(1, 1, "\x10", 1, 1);
+        refused(9, 1, "\x40", 1, 1);
+        refused(0, 2, "\x80\x80\x80\x80\x10", 5, 1);                                /* node above 32 bits */
+        refused(0, 2, "\x83\x00", 2, 1);                                            /* a varint longer than needed */
+        refused(0, 24, "ba\0h", 4, 4);                                              /* a program with a NUL */
+        refused(9, COMMON + 1, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 10, 2);  /* keep under its bit means "all" */
+        refused(9, COMMON + 3, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 10, 3);  /* size likewise */
+        refused(9, COMMON + 6, "\x80\x41", 2, 1);                                   /* 8,320 extents */
+        refused(9, COMMON + 6, "\x7f", 1, 1);                                       /* more extents than bytes */
+        refused(9, COMMON + 10, "\x01", 1, 3);                                      /* an empty extent */
+        refused(9, COMMON + 13, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 10, 2); /* extents that wrap around */
+        refused(9, COMMON + 8, "\x0c", 1, 1);                                       /* data that the payload has not */
+        refused(1, COMMON + 18, "\0", 1, 11);                                       /* the ACL bit, and no ACL */
+        refused(1, COMMON + 29, "\0", 1, 12);                                       /* likewise the default ACL */
+        refused(8, COMMON + 1, "\x7f", 1, 1);                                       /* a mask bit that is not there */
+        refused(15, COMMON, "\x02..", 3, 14);                                       /* a name that is none */
+}
+END_TEST
+
 START_TEST(rules) {
         CLEANUP(enc_done) struct enc e;
         struct op op = op_sample(1).op;
@@ -213,6 +252,12 @@ START_TEST(rules) {
         ck_assert_int_eq(op_encode_head(&op, &e), -EINVAL);
         op = op_sample(10).op;
         op.write.size = 5; /* with append */
+        ck_assert_int_eq(op_encode_head(&op, &e), -EINVAL);
+        struct extent empty = {7, 0, EXTENT_ZERO};
+        op = op_sample(9).op;
+        op.write.extents = &empty;
+        op.write.n_extents = 1;
+        op.payload = (struct op_payload){0};
         ck_assert_int_eq(op_encode_head(&op, &e), -EINVAL);
         op = op_sample(9).op;
         op.payload.raw_len = 10; /* not what the extents take */
@@ -286,6 +331,7 @@ Suite *suite_op(void) {
         tcase_add_test(c, heads_are_small);
         tcase_add_loop_test(c, truncated, 0, OP_SAMPLES);
         tcase_add_loop_test(c, flipped, 0, OP_SAMPLES);
+        tcase_add_test(c, one_form_only);
         tcase_add_test(c, rules);
         tcase_add_test(c, largest_write);
         tcase_add_test(c, payload_forms);

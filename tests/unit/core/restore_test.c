@@ -222,6 +222,56 @@ START_TEST(next_number_out_of_range) {
 }
 END_TEST
 
+/* Each field, changed alone, gives another digest: a device, a file and a directory, `n` tells what is changed. */
+static struct hash128 digest_of(int n) {
+        CLEANUP(blob_unrefp) struct blob *b = NULL;
+        struct tree_inode_state root = dir_state(1, 3, n == 1 ? 21 : 20), dir = dir_state(4, 2, 3);
+        struct tree_inode_state dev = {.attr = {.ino = 2, .mode = n == 2 ? S_IFBLK : S_IFCHR, .nlink = 1, .rdev = n == 3 ? 8 : 7}};
+        struct tree_inode_state file = {.attr = {.ino = n == 4 ? 5 : 3, .mode = S_IFREG | (n == 5 ? 0600 : 0644), .nlink = 1}};
+        ck_assert_int_eq(blob_from_bytes(n == 6 ? "X" : n == 7 ? "x\0" : "x", n == 7 ? 2 : 1, &b), 0);
+        file.content = b;
+        file.attr.size = blob_size(b);
+        file.attr.uid = n == 8;
+        file.attr.gid = n == 9;
+        file.attr.atime.sec = n == 10;
+        file.attr.atime.nsec = n == 11;
+        file.attr.mtime.sec = n == 12;
+        file.attr.mtime.nsec = n == 13;
+        file.attr.ctime.sec = n == 14;
+        file.attr.ctime.nsec = n == 15;
+        tree_free(t);
+        t = tree_restore_begin();
+        ck_assert_int_eq(put(root), 0);
+        ck_assert_int_eq(put(dir), 0);
+        ck_assert_int_eq(put(dev), 0);
+        ck_assert_int_eq(tree_restore_inode(t, &file,
+                                            (const uint8_t *)(n == 16   ? "\1a\1y"
+                                                              : n == 17 ? "\1b\1x"
+                                                                        : "\1a\1x"),
+                                            n == 18 ? 0 : 4),
+                         0);
+        ck_assert_int_eq(entry(1, "dir", 4, 3), 0);
+        ck_assert_int_eq(entry(1, "dev", 2, 4), 0);
+        ck_assert_int_eq(entry(n == 19 ? 4 : 1, n == 20 ? "fil" : "file", file.attr.ino, n == 21 ? 6 : 5), 0);
+        if (n == 22)
+                ck_assert_int_eq(tree_restore_setting(t, "inodes_max", 10, "99", 2), 0);
+        if (n == 23)
+                ck_assert_int_eq(tree_restore_setting(t, "tree_size_max", 13, "2G", 2), 0);
+        (void)tree_restore_end(t, n == 24 ? 101 : 100, fault, sizeof(fault)); /* 19 does not fit: its digest counts all the same */
+        return tree_digest_recompute(t);
+}
+START_TEST(digest_covers_all) {
+        enum { N = 25 };
+        struct hash128 h[N];
+        for (int i = 0; i < N; i++) {
+                h[i] = digest_of(i);
+                for (int j = 0; j < i; j++)
+                        ck_assert_msg(!hash128_equal(h[i], h[j]), "%d and %d have the same digest", i, j);
+        }
+        ck_assert(hash128_equal(h[0], digest_of(0)));
+}
+END_TEST
+
 Suite *suite_tree_restore(void) {
         Suite *s = suite_create("restore");
         TCase *c = tcase_create("restore");
@@ -243,6 +293,7 @@ Suite *suite_tree_restore(void) {
         tcase_add_test(c, cookie_not_given_yet);
         tcase_add_test(c, number_not_given_yet);
         tcase_add_test(c, next_number_out_of_range);
+        tcase_add_test(c, digest_covers_all);
         suite_add_tcase(s, c);
         return s;
 }

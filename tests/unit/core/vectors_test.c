@@ -64,6 +64,7 @@ static void check_vector(const struct ordvec *v, uint64_t last) {
         }
         must(at == v->end);
         must(tombstones <= v->live + 8);
+        must(v->live == 0 || (ordvec_at(v, v->head) && ordvec_at(v, v->end - 1)));
 }
 
 /* Keys 10, 20, 30 …: removed in any order while new ones come; seeking any key. */
