@@ -394,6 +394,8 @@ errint_t options_parse(struct options *o, int argc, char **argv, char reason[OPT
         }
         if (o->check_config)
                 return 0;
+        if (!o->mountpoint && o->mount_at.text[0])
+                o->mountpoint = xstrdup(o->mount_at.text);
         if (!o->mountpoint) {
                 (void)snprintf(reason, OPTIONS_REASON, "no mount point given; usage: coteried --standalone --db FILE MOUNTPOINT");
                 return -EINVAL;

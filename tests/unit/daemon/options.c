@@ -98,11 +98,23 @@ START_TEST(file_and_precedence) {
         ck_assert_uint_eq(o.sync_level.number, LEVEL_FILE); /* the command line wins, wherever it stands */
         ck_assert_uint_eq(o.commit_bytes.number, MIB);
         ck_assert_str_eq(o.db.text, "/from/file#1");
+        ck_assert_int_eq(options_set(&o, "mountpoint", "/elsewhere", reason), 0);
+        ck_assert_str_eq(o.mountpoint, "/m"); /* the argument wins */
         struct options again;
         ck_assert_int_eq(options_reload(&o, &again, reason), 0);
         ck_assert_uint_eq(again.sync_level.number, LEVEL_FILE);
         ck_assert_uint_eq(again.commit_bytes.number, MIB);
         options_done(&again);
+        options_done(&o);
+        unlink(path);
+}
+END_TEST
+
+START_TEST(mountpoint_from_the_file) {
+        struct options o;
+        const char *path = config("mountpoint = /from/file\ndb = /d\n");
+        ck_assert_int_eq(PARSE(&o, "--config", path), 0);
+        ck_assert_str_eq(o.mountpoint, "/from/file");
         options_done(&o);
         unlink(path);
 }
@@ -196,6 +208,7 @@ static Suite *suite(void) {
         tcase_add_test(t, forms);
         tcase_add_test(t, refusals);
         tcase_add_test(t, file_and_precedence);
+        tcase_add_test(t, mountpoint_from_the_file);
         tcase_add_test(t, bad_files);
         tcase_add_test(t, long_lines);
         tcase_add_test(t, values);

@@ -15,6 +15,7 @@ enum option_type { OPTION_BOOL, OPTION_NUMBER, OPTION_BYTES, OPTION_DURATION, OP
 #define OPTIONS_TABLE(X)                                                                                                                   \
         X(standalone, OPTION_BOOL, "standalone", "no", 0, 1, NULL, "one node alone, without corosync")                                     \
         X(db, OPTION_TEXT, "db", "", 1, OPTION_TEXT_MAX, NULL, "the database file; PATH-oplog and PATH-content lie beside it")             \
+        X(mount_at, OPTION_TEXT, "mountpoint", "", 0, OPTION_TEXT_MAX, NULL, "where to mount, if the command line does not say it")             \
         X(run_dir, OPTION_TEXT, "run_dir", "/run/coterie", 1, 90, NULL, "directory of the control socket and the pid file")                \
         X(source, OPTION_TEXT, "source", "coterie", 1, 255, NULL, "the name shown as the source in /proc/mounts")                          \
         X(node, OPTION_NUMBER, "node", "1", 1, UINT32_MAX, NULL, "node number when standalone")                                            \
