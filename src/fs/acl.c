@@ -20,7 +20,8 @@ static struct entry next(struct dec *d) {
         return e;
 }
 
-/* The rules of posix_acl_valid: owner first, then named users, owning group, named groups, mask, others; a mask where there is a named entry. */
+/* The rules of posix_acl_valid: owner first, then named users, owning group, named groups, mask, others; a mask where there is a named
+ * entry. */
 errint_t fs_acl_check(const uint8_t *value, size_t len) {
         struct dec d;
         struct entry before = {0};
@@ -32,7 +33,8 @@ errint_t fs_acl_check(const uint8_t *value, size_t len) {
                 return -EOPNOTSUPP;
         while (dec_left(&d) > 0) {
                 struct entry e = next(&d);
-                bool named = e.tag == USER || e.tag == GROUP, single = e.tag == USER_OBJ || e.tag == GROUP_OBJ || e.tag == MASK || e.tag == OTHER;
+                bool named = e.tag == USER || e.tag == GROUP,
+                     single = e.tag == USER_OBJ || e.tag == GROUP_OBJ || e.tag == MASK || e.tag == OTHER;
                 if ((!named && !single) || (e.perm & ~7u) || e.tag < before.tag || (named && e.id == UINT32_MAX))
                         return -EINVAL;
                 if (e.tag == before.tag && single)

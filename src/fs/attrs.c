@@ -48,7 +48,8 @@ static void truncate_alone(struct fs *fs, struct node *n, struct fs_reply *r) {
 }
 
 static errint_t truncate_gather(struct fs *fs, const struct fs_caller *c, struct node *n, const struct fs_set *s, uint64_t fh) {
-        struct gather_args w = {.what = GATHER_TRUNCATE, .length = s->size, .kill_suid = (s->set & FS_SET_KILL_SUID) != 0, .now = fs_now(fs)};
+        struct gather_args w = {
+                .what = GATHER_TRUNCATE, .length = s->size, .kill_suid = (s->set & FS_SET_KILL_SUID) != 0, .now = fs_now(fs)};
         if (fh != 0)
                 w.caller = handle_caller(handle_of(fh), c);
         else

@@ -66,7 +66,8 @@ static uint64_t data_in(const struct extent *x, size_t n) {
 static void edit_lay(struct edit *e, struct extent x) {
         uint64_t end = extent_end(&x);
         struct extent *last = e->n > 0 ? &e->extents[e->n - 1] : NULL;
-        if (last && last->kind == x.kind && x.offset >= last->offset && x.offset <= extent_end(last)) { /* sequential writes: most of them */
+        if (last && last->kind == x.kind && x.offset >= last->offset &&
+            x.offset <= extent_end(last)) { /* sequential writes: most of them */
                 uint64_t more = end > extent_end(last) ? end - extent_end(last) : 0;
                 last->length += more;
                 e->data_bytes += x.kind == EXTENT_DATA ? more : 0;

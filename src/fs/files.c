@@ -192,7 +192,8 @@ static errint_t allocate(struct fs *fs, struct handle *h, int mode, uint64_t off
         return r < 0 ? r : node_change(h->node, w);
 }
 
-void fs_fallocate(struct fs *fs, const struct fs_caller *c, uint64_t ino, uint64_t fh, int mode, uint64_t offset, uint64_t length, struct fs_reply *r) {
+void fs_fallocate(struct fs *fs, const struct fs_caller *c, uint64_t ino, uint64_t fh, int mode, uint64_t offset, uint64_t length,
+                  struct fs_reply *r) {
         struct handle *h = handle_of(fh);
         (void)ino;
         errint_t error = write_check(fs, h, false);

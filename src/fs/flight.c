@@ -259,10 +259,12 @@ void flight_go(struct flight *f) {
 
 void flight_applied(struct flight *f, struct state *s, const struct op_result *result) {
         struct op_result r = *result;
-        if (r.error == -ENOENT && changes_orphan(f, s->tree)) { /* its last name went first */
-                r = f->orphan_result = apply_to_orphan(f, s->tree);
+        if (r.error == -ENOENT && !f->orphaned && changes_orphan(f, s->tree)) { /* its last name went first */
+                f->orphan_result = apply_to_orphan(f, s->tree);
                 f->orphaned = true;
         }
+        if (f->orphaned)
+                r = f->orphan_result;
         mark_applied(f, r.error);
         if (f->applied_fn)
                 f->applied_fn(f, s, &r);

@@ -1,16 +1,16 @@
 /* gather.c: writes are gathered per inode and become one operation.
  *
- * Three things say the same: `edit`, the canonical form that the operation will carry (where); `view`, the content with everything laid over
- * it (what); `run`, the last sequential bytes, which are in edit but not yet in view. Blobs share chunks, so a view costs the
- * chunks that were touched, whatever the size of the file; and since it is immutable, readers take it with them.
+ * Three things say the same: `edit`, the canonical form that the operation will carry (where); `view`, the content with everything laid
+ * over it (what); `run`, the last sequential bytes, which are in edit but not yet in view. Blobs share chunks, so a view costs the chunks
+ * that were touched, whatever the size of the file; and since it is immutable, readers take it with them.
  *
  * What stat shows while bytes are gathered is what it will show once they are applied: size and allocation come from the view, whose
  * form is canonical, and the operation carries the very time shown. So nothing that the kernel was told goes stale when the
  * operation is applied, and attributes of files being written may be cached like all others.
  *
- * While an operation is under way, further writes gather anew; the view lies on top of both. When the tree's content becomes another one (ours
- * was applied, or somebody else's) the view is made again from it. Applied twice, a positioned edit changes nothing, an append would: that
- * is why fs_applied is called under the same write lock as the apply. */
+ * While an operation is under way, further writes gather anew; the view lies on top of both. When the tree's content becomes another one
+ * (ours was applied, or somebody else's) the view is made again from it. Applied twice, a positioned edit changes nothing, an append would:
+ * that is why fs_applied is called under the same write lock as the apply. */
 #include "internal.h"
 
 /* --- what there is to lay over the tree */

@@ -1,5 +1,5 @@
-/* names.c: looking names up, making them, taking them away. Permissions are the kernel's (default_permissions); what is checked here is what it
- * leaves to filesystems: inheritance of groups and ACLs, and our reserved name. */
+/* names.c: looking names up, making them, taking them away. Permissions are the kernel's (default_permissions); what is checked here is
+ * what it leaves to filesystems: inheritance of groups and ACLs, and our reserved name. */
 #include "internal.h"
 
 #include <fcntl.h>
@@ -135,7 +135,8 @@ void fs_mkdir(struct fs *fs, const struct fs_caller *c, uint64_t parent, const c
                 flight_go(f);
 }
 
-void fs_mknod(struct fs *fs, const struct fs_caller *c, uint64_t parent, const char *name, uint32_t mode, uint32_t rdev, struct fs_reply *r) {
+void fs_mknod(struct fs *fs, const struct fs_caller *c, uint64_t parent, const char *name, uint32_t mode, uint32_t rdev,
+              struct fs_reply *r) {
         struct flight *f = NULL;
         uint32_t type = mode & S_IFMT ? mode & S_IFMT : S_IFREG;
         bool fits = type == S_IFREG || type == S_IFIFO || type == S_IFSOCK || type == S_IFCHR || type == S_IFBLK;

@@ -148,7 +148,8 @@ struct handle *handle_new(struct node *n, enum handle_kind kind, int flags, cons
         h->opener = *c;
         (void)pthread_mutex_init(&h->lock, NULL);
         (void)pthread_mutex_lock(&n->lock);
-        h->error_seen = n->error != 0 && !n->error_seen ? n->error_seq - 1 : n->error_seq; /* what nobody was told yet is told to the next */
+        h->error_seen =
+                n->error != 0 && !n->error_seen ? n->error_seq - 1 : n->error_seq; /* what nobody was told yet is told to the next */
         (void)pthread_mutex_unlock(&n->lock);
         (void)pthread_mutex_lock(&fs->handles_lock);
         h->next = fs->handles;

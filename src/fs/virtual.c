@@ -1,5 +1,5 @@
-/* virtual.c: the directory of files that are made when they are opened. One file in this folder each (virtual_*.c). A text is that of the moment of
- * its open, however long reading takes; the kernel keeps neither pages nor attributes (the size is 0, as under /proc). */
+/* virtual.c: the directory of files that are made when they are opened. One file in this folder each (virtual_*.c). A text is that of the
+ * moment of its open, however long reading takes; the kernel keeps neither pages nor attributes (the size is 0, as under /proc). */
 #include "internal.h"
 
 static const struct virtual_file *const files[] = {&virtual_status, &virtual_metrics, &virtual_version, &virtual_members};

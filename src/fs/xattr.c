@@ -48,7 +48,8 @@ static struct flight *flight_behind(struct fs *fs, struct node *n, const struct 
         return f;
 }
 
-static struct flight *remove_flight(struct fs *fs, struct node *n, const struct fs_caller *c, uint64_t ino, const char *name, struct fs_reply *r) {
+static struct flight *remove_flight(struct fs *fs, struct node *n, const struct fs_caller *c, uint64_t ino, const char *name,
+                                    struct fs_reply *r) {
         struct flight *f = flight_behind(fs, n, c, OP_REMOVEXATTR, r);
         f->op.removexattr.ino = ino;
         f->op.removexattr.name = flight_own_name(f, name);
@@ -59,7 +60,8 @@ static struct flight *remove_flight(struct fs *fs, struct node *n, const struct 
 
 /* An access ACL that says no more than the mode is not kept: the mode is set, then an ACL that is there goes. In this order nobody has
  * more rights in between than before or after: the mode's group class bounds the old ACL. */
-static void set_plain_acl(struct fs *fs, struct node *n, const struct fs_caller *c, const struct attr *a, uint32_t mode, bool kill_sgid, struct fs_reply *r) {
+static void set_plain_acl(struct fs *fs, struct node *n, const struct fs_caller *c, const struct attr *a, uint32_t mode, bool kill_sgid,
+                          struct fs_reply *r) {
         struct flight *f = flight_behind(fs, n, c, OP_SETATTR, NULL);
         f->op.setattr.ino = a->ino;
         f->op.setattr.mask = SETATTR_MODE;
@@ -84,8 +86,8 @@ static errint_t acl_examine(const struct attr *a, const char *name, const void *
         return 0;
 }
 
-void fs_setxattr(struct fs *fs, const struct fs_caller *c, uint64_t ino, const char *name, const void *value, size_t len, int flags, bool kill_sgid,
-                 struct fs_reply *r) {
+void fs_setxattr(struct fs *fs, const struct fs_caller *c, uint64_t ino, const char *name, const void *value, size_t len, int flags,
+                 bool kill_sgid, struct fs_reply *r) {
         struct attr a;
         uint32_t mode = 0;
         bool plain = false;
@@ -194,7 +196,8 @@ static bool list_one(void *ctx, const char *name, size_t len, const uint8_t *val
 }
 
 void fs_listxattr(struct fs *fs, const struct fs_caller *c, uint64_t ino, size_t size, struct fs_reply *r) {
-        struct listing l = {.all = c->uid == 0 /* trusted names are shown to administrators alone */, .no_caps = hidden(fs, ino, XATTR_CAPABILITY)};
+        struct listing l = {.all = c->uid == 0 /* trusted names are shown to administrators alone */,
+                            .no_caps = hidden(fs, ino, XATTR_CAPABILITY)};
         errint_t error = 0;
         enc_init(&l.names, 4 * LIMIT_XATTR_VALUE);
         if (!fs_is_virtual(ino)) {

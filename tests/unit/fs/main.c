@@ -10,6 +10,7 @@ int main(void) {
         srunner_add_suite(r, suite_attrs());
         srunner_add_suite(r, suite_virtual());
         srunner_add_suite(r, suite_model());
+        srunner_add_suite(r, suite_memory());
         srunner_add_suite(r, suite_stress());
         srunner_run_all(r, CK_ENV);
         int failed = srunner_ntests_failed(r);

@@ -12,6 +12,7 @@ Suite *suite_orphans(void);
 Suite *suite_attrs(void);
 Suite *suite_virtual(void);
 Suite *suite_model(void);
+Suite *suite_memory(void);
 Suite *suite_stress(void);
 
 Suite *suite_of(const char *name, const TTest *const *tests, size_t n);

@@ -20,19 +20,22 @@ static struct acl acl_of(const unsigned *e, size_t n) { /* tag, perm, id */
         return a;
 }
 #define ACL(...) acl_of((const unsigned[]){__VA_ARGS__}, sizeof((const unsigned[]){__VA_ARGS__}) / (3 * sizeof(unsigned)))
-#define NONE 0xffffffffu
+#define NONE     0xffffffffu
 
 START_TEST(validity) {
-        struct { struct acl a; int want; } cases[] = {
+        struct {
+                struct acl a;
+                int want;
+        } cases[] = {
                 {ACL(U, 6, NONE, G, 4, NONE, O, 4, NONE), 0},
                 {ACL(U, 6, NONE, UN, 7, 5, G, 4, NONE, M, 7, NONE, O, 4, NONE), 0},
                 {ACL(U, 6, NONE, UN, 7, 5, UN, 1, 6, G, 4, NONE, GN, 4, 9, M, 7, NONE, O, 4, NONE), 0},
-                {ACL(U, 6, NONE, UN, 7, 5, G, 4, NONE, O, 4, NONE), -EINVAL},              /* no mask */
-                {ACL(U, 6, NONE, O, 4, NONE), -EINVAL},                                     /* no group */
-                {ACL(U, 6, NONE, U, 6, NONE, G, 4, NONE, O, 4, NONE), -EINVAL},             /* twice */
-                {ACL(G, 4, NONE, U, 6, NONE, O, 4, NONE), -EINVAL},                         /* order */
-                {ACL(U, 8, NONE, G, 4, NONE, O, 4, NONE), -EINVAL},                         /* permissions */
-                {ACL(U, 6, NONE, G, 4, NONE, O, 4, NONE, 0x40, 1, NONE), -EINVAL},          /* tag */
+                {ACL(U, 6, NONE, UN, 7, 5, G, 4, NONE, O, 4, NONE), -EINVAL},                /* no mask */
+                {ACL(U, 6, NONE, O, 4, NONE), -EINVAL},                                      /* no group */
+                {ACL(U, 6, NONE, U, 6, NONE, G, 4, NONE, O, 4, NONE), -EINVAL},              /* twice */
+                {ACL(G, 4, NONE, U, 6, NONE, O, 4, NONE), -EINVAL},                          /* order */
+                {ACL(U, 8, NONE, G, 4, NONE, O, 4, NONE), -EINVAL},                          /* permissions */
+                {ACL(U, 6, NONE, G, 4, NONE, O, 4, NONE, 0x40, 1, NONE), -EINVAL},           /* tag */
                 {ACL(U, 6, NONE, UN, 7, NONE, G, 4, NONE, M, 7, NONE, O, 4, NONE), -EINVAL}, /* nobody's id */
         };
         for (size_t i = 0; i < ARRAY_LEN(cases); i++)

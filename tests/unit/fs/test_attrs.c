@@ -115,7 +115,9 @@ START_TEST(xattrs) {
 }
 END_TEST
 
-static void local_locks(struct fs_config *c) { c->posix_locks_local = true; }
+static void local_locks(struct fs_config *c) {
+        c->posix_locks_local = true;
+}
 
 START_TEST(what_an_open_says) {
         struct fake *k = fake_new(FAKE_AT_ONCE);

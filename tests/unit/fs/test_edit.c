@@ -132,6 +132,7 @@ START_TEST(replaced_content_is_one_extent) {
 END_TEST
 
 Suite *suite_edit(void) {
-        const TTest *const tests[] = {any_series_is_one_edit, sequential_writes_are_one_extent, full_before_the_operation_is, replaced_content_is_one_extent};
+        const TTest *const tests[] = {any_series_is_one_edit, sequential_writes_are_one_extent, full_before_the_operation_is,
+                                      replaced_content_is_one_extent};
         return suite_of("edit", tests, ARRAY_LEN(tests));
 }

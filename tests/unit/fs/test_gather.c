@@ -218,7 +218,10 @@ START_TEST(other_operations_come_after_it) {
         struct fake *k = fake_new(FAKE_AT_ONCE);
         uint64_t fh, f = do_create(k, INO_ROOT, "f", 0600, &fh);
         struct attr a;
-        struct { const char *what; int writes; } seen[] = {{"chmod", 1}, {"setxattr", 2}, {"removexattr", 3}, {"link", 4}, {"unlink", 5}, {"fsync", 6}};
+        struct {
+                const char *what;
+                int writes;
+        } seen[] = {{"chmod", 1}, {"setxattr", 2}, {"removexattr", 3}, {"link", 4}, {"unlink", 5}, {"fsync", 6}};
         for (size_t i = 0; i < ARRAY_LEN(seen); i++) {
                 char text[16];
                 (void)snprintf(text, sizeof(text), "%zu", i);
@@ -271,7 +274,9 @@ START_TEST(many_extents_are_flushed_early) {
 }
 END_TEST
 
-static void small_gather(struct fs_config *c) { c->gather_bytes_max = 100000; }
+static void small_gather(struct fs_config *c) {
+        c->gather_bytes_max = 100000;
+}
 
 START_TEST(gather_bytes_max) {
         struct fake *k = fake_new(FAKE_AT_ONCE);
@@ -380,7 +385,11 @@ START_TEST(truncation) {
         ck_assert_uint_eq(k->kinds[OP_WRITE], writes + 1);
         ck_assert_uint_eq(a.size, 100);
         ck_assert_uint_eq(fake_attr(k, f).size, 100);
-        ck_assert_int_eq(do_setattr(k, f, &(struct fs_set){.set = FS_SET_SIZE | FS_SET_MODE | FS_SET_MTIME, .mode = 0604, .size = 2, .mtime = {7, 8}}, 0, &a), 0);
+        ck_assert_int_eq(
+                do_setattr(k, f,
+                           &(struct fs_set){.set = FS_SET_SIZE | FS_SET_MODE | FS_SET_MTIME, .mode = 0604, .size = 2, .mtime = {7, 8}}, 0,
+                           &a),
+                0);
         ck_assert_uint_eq(a.size, 2);
         ck_assert_uint_eq(a.mode & 07777, 0604);
         ck_assert_int_eq(a.mtime.sec, 7);

@@ -5,7 +5,7 @@
 #include <linux/falloc.h>
 #include <stdio.h>
 
-#define FILES 3u
+#define FILES     3u
 #define SIZE_MAX_ 60000u
 
 struct model_file {

@@ -262,6 +262,8 @@ START_TEST(listing) {
 END_TEST
 
 Suite *suite_names(void) {
-        const TTest *const tests[] = {lookup, types_and_owners, create_of_what_exists, created_is_pinned_at_apply, create_refused_leaves_nothing, rename_and_link, listing};
+        const TTest *const tests[] = {
+                lookup,          types_and_owners, create_of_what_exists, created_is_pinned_at_apply, create_refused_leaves_nothing,
+                rename_and_link, listing};
         return suite_of("names", tests, ARRAY_LEN(tests));
 }

@@ -396,8 +396,17 @@ START_TEST(another_history) {
 END_TEST
 
 Suite *suite_order(void) {
-        const TTest *const tests[] = {own_writes_are_always_seen, others_writes_are_seen_beneath, appends,
-                                      identical_is_judged_against_what_is_there, rename_follows_the_content, late_errors_stay,
-                                      failed_beneath_gathered, fsync_waits_for_both, interrupts, closing_sends_once, shutdown_sends_all, another_history};
+        const TTest *const tests[] = {own_writes_are_always_seen,
+                                      others_writes_are_seen_beneath,
+                                      appends,
+                                      identical_is_judged_against_what_is_there,
+                                      rename_follows_the_content,
+                                      late_errors_stay,
+                                      failed_beneath_gathered,
+                                      fsync_waits_for_both,
+                                      interrupts,
+                                      closing_sends_once,
+                                      shutdown_sends_all,
+                                      another_history};
         return suite_of("order", tests, ARRAY_LEN(tests));
 }

@@ -201,7 +201,12 @@ START_TEST(tmpfile_name_taken) {
 END_TEST
 
 Suite *suite_orphans(void) {
-        const TTest *const tests[] = {unlinked_lives_on_while_open, too_late_for_the_last_name, replaced_by_rename_while_written, last_close_forgets,
-                                      tmpfile_is_local_until_linked, tmpfile_written_while_it_is_linked, tmpfile_name_taken};
+        const TTest *const tests[] = {unlinked_lives_on_while_open,
+                                      too_late_for_the_last_name,
+                                      replaced_by_rename_while_written,
+                                      last_close_forgets,
+                                      tmpfile_is_local_until_linked,
+                                      tmpfile_written_while_it_is_linked,
+                                      tmpfile_name_taken};
         return suite_of("orphans", tests, ARRAY_LEN(tests));
 }

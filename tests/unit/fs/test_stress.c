@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #define THREADS 6u
-#define STEPS 1500u
-#define LINE 32u
+#define STEPS   1500u
+#define LINE    32u
 
 struct worker {
         struct fake *k;
@@ -102,7 +102,8 @@ static void anything(struct worker *w, uint64_t *seed) {
                 fs_link(k->fs, &root_caller, e.ino ? e.ino : 1u << 30, INO_ROOT, other, &a.reply);
                 break;
         case 5:
-                fs_setattr(k->fs, &root_caller, e.ino ? e.ino : 1u << 30, &(struct fs_set){.set = FS_SET_SIZE, .size = next_random(seed) % 5000}, 0, &a.reply);
+                fs_setattr(k->fs, &root_caller, e.ino ? e.ino : 1u << 30,
+                           &(struct fs_set){.set = FS_SET_SIZE, .size = next_random(seed) % 5000}, 0, &a.reply);
                 break;
         case 6:
                 fs_setattr(k->fs, &root_caller, e.ino ? e.ino : 1u << 30, &(struct fs_set){.set = FS_SET_MODE, .mode = 0600}, 0, &a.reply);

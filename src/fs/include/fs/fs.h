@@ -103,7 +103,7 @@ struct fs_config {
 };
 struct fs;
 struct fs *fs_new(const struct fs_config *config);
-void fs_free(struct fs *fs); /* after fs_shutdown */
+void fs_free(struct fs *fs); /* after fs_shutdown, when the backend has answered everything */
 DEFINE_FREEP(fs_free, struct fs)
 void fs_tick(struct fs *fs, uint64_t now_ms);  /* flushes what has been gathered for gather_ms */
 void fs_shutdown(struct fs *fs, void (*done)(void *ctx), void *ctx); /* flushes everything gathered */
