@@ -91,6 +91,7 @@ void oplog_start(struct oplog *l, unsigned half, uint64_t salt, uint64_t at, uin
                 *p = (struct oplog_span){.seq = l->parked.seq};
         } else if (l->error < 0) {
                 span_free(&l->parked); /* trouble: the home has it all */
+                l->seq_written = p->seq;
                 l->error = 0;
                 l->writes_flushed = l->writes;
         }

@@ -77,7 +77,7 @@ void oplog_start(struct oplog *l, unsigned half, uint64_t salt, uint64_t at, uin
 /* Into memory; sequences of operations follow each other (-EINVAL). -ENOSPC: does not fit in this half any more; -EMSGSIZE: longer than
  * OPLOG_RECORD_MAX. After a failed write_out or flush every append, write_out and flush returns that error until start or drop_pending. */
 errint_t oplog_append(struct oplog *l, struct oplog_record *r);
-errint_t oplog_write_out(struct oplog *l, uint64_t *ret_seq);   /* to the file; at level file durably. ret_seq: last operation there, 0: none since open; may be NULL */
+errint_t oplog_write_out(struct oplog *l, uint64_t *ret_seq);   /* to the file; at level file durably. ret_seq: last operation there, or dropped by a start after an error; 0: none since open; may be NULL */
 errint_t oplog_flush(struct oplog *l, uint64_t *ret_seq);       /* writes out, then makes that durable; next record on a fresh page */
 bool oplog_dirty(const struct oplog *l);                        /* something is pending, or written and not flushed */
 uint64_t oplog_used(const struct oplog *l);                     /* bytes of the current half, pending ones counted */

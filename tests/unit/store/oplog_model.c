@@ -46,7 +46,7 @@ struct model {
         bool appended;       /* in this life */
         uint64_t life_start, epoch, salts;
         uint64_t durable_to[2]; /* offset in each half: pages before it were flushed */
-        unsigned records, replays;
+        unsigned records, replays, rescues;
         char broken[256];
 };
 
@@ -252,11 +252,46 @@ static void commit_home(struct model *m, unsigned half, const uint64_t salt[2], 
         promise(m, done);
 }
 
+/* A call of the log failed. Only a fault excuses it; then everything comes home from memory, and the log begins anew in the other half. */
+static void rescue(struct model *m, const char *what, errint_t error) {
+        if (!simdisk_fault_hits(m->sim)) {
+                broken(m, what, (uint64_t)-error, last_seq(m));
+                return;
+        }
+        uint64_t salt[2] = {++m->salts * 0x9E3779B97F4A7C15u, ++m->salts * 0x9E3779B97F4A7C15u};
+        m->rescues++;
+        m->half = !m->half;
+        m->half_first[m->half] = m->truth->len;
+        m->half_first[!m->half] = G_MAXUINT;
+        m->durable_to[0] = m->durable_to[1] = 0;
+        m->other_free = true;
+        m->captured = G_MAXUINT;
+        m->written = m->truth->len;
+        commit_home(m, m->half, salt, m->truth->len);
+        oplog_start(m->log, m->half, salt[m->half], 0, 0);
+        m->appended = false;
+        simdisk_fail(m->sim, NULL);
+}
+
 static guint entries_to(const struct model *m, uint64_t seq) {
         guint n = m->truth->len;
         while (n > 0 && TRUTH(m, n - 1)->pos.seq > seq)
                 n--;
         return n;
+}
+
+static void step_flush(struct model *m) {
+        uint64_t seq = 0;
+        errint_t r = oplog_flush(m->log, &seq);
+        if (r < 0) {
+                rescue(m, "flush failed", r);
+                return;
+        }
+        if (seq != last_seq(m) && (seq != 0 || m->appended))
+                broken(m, "flush did not reach the end", seq, last_seq(m));
+        promise(m, m->truth->len);
+        m->durable_to[m->half] = oplog_used(m->log);
+        m->written = m->truth->len;
 }
 
 static void step_append(struct model *m) {
@@ -286,12 +321,12 @@ static void step_append(struct model *m) {
         if (r == -ENOSPC)
                 return;
         if (r < 0) {
-                broken(m, "append failed", (uint64_t)-r, m->truth->len);
+                rescue(m, "append failed", r);
                 return;
         }
         g_array_append_val(m->truth, t);
         m->records++;
-        m->appended = true;
+        m->appended |= t.kind != OPLOG_ADOPTED;
         /* Reading back, now and then, whatever has or has not reached the file. */
         if (rnd(m, 4) == 0) {
                 struct oplog_record back;
@@ -302,25 +337,19 @@ static void step_append(struct model *m) {
                 free(buffer);
         }
         m->epoch = MAX_OF(m->epoch, t.pos.epoch);
-        if (t.kind == OPLOG_ADOPTED && oplog_flush(m->log, NULL) == 0)
-                promise(m, m->truth->len);
-}
-
-static void step_flush(struct model *m) {
-        uint64_t seq = 0;
-        errint_t r = oplog_flush(m->log, &seq);
-        if (r < 0 || (seq != last_seq(m) && (seq != 0 || m->appended)))
-                broken(m, "flush failed or did not reach the end", seq, last_seq(m));
-        promise(m, m->truth->len);
-        m->durable_to[m->half] = oplog_used(m->log);
-        m->written = m->truth->len;
+        if (t.kind == OPLOG_ADOPTED)
+                step_flush(m);
 }
 
 static void step_write_out(struct model *m) {
         uint64_t seq = 0;
         errint_t r = oplog_write_out(m->log, &seq);
-        if (r < 0 || (seq != last_seq(m) && (seq != 0 || m->appended)))
-                broken(m, "write_out failed or did not reach the end", seq, last_seq(m));
+        if (r < 0) {
+                rescue(m, "write_out failed", r);
+                return;
+        }
+        if (seq != last_seq(m) && (seq != 0 || m->appended))
+                broken(m, "write_out did not reach the end", seq, last_seq(m));
         m->written = m->truth->len;
         if (m->config.level == LEVEL_FILE) {
                 promise(m, entries_to(m, seq));
@@ -342,6 +371,8 @@ static void step_checkpoint(struct model *m) {
                 return;
         }
         step_flush(m);
+        if (m->captured == G_MAXUINT) /* a rescue has done it all */
+                return;
         uint64_t salt[2] = {h.salt[0], h.salt[1]};
         salt[!m->half] = ++m->salts * 0x9E3779B97F4A7C15u;
         /* Before the commit, so that a cut right behind it sees both. */
@@ -464,6 +495,11 @@ const char *model_run(struct model *m) {
                 unsigned steps = (unsigned)rnd(m, m->config.steps + 1);
                 for (unsigned i = 0; i < steps && !m->broken[0]; i++) {
                         uint64_t draw = rnd(m, 16);
+                        if (m->config.faults && rnd(m, 12) == 0)
+                                simdisk_fail(m->sim, &(struct simdisk_fault){.kinds = rnd(m, 2) ? SIMDISK_WRITE : SIMDISK_SYNC,
+                                                                             .nth = 1 + rnd(m, 3),
+                                                                             .sticky = rnd(m, 2),
+                                                                             .error = rnd(m, 2) ? -EIO : -ENOSPC});
                         if (draw < 10)
                                 step_append(m);
                         else if (draw < 13)
@@ -473,6 +509,7 @@ const char *model_run(struct model *m) {
                         else
                                 step_checkpoint(m);
                 }
+                simdisk_fail(m->sim, NULL);
                 if (!m->broken[0])
                         end_life(m);
         }
@@ -484,4 +521,7 @@ unsigned model_records(const struct model *m) {
 }
 unsigned model_replays(const struct model *m) {
         return m->replays;
+}
+unsigned model_rescues(const struct model *m) {
+        return m->rescues;
 }

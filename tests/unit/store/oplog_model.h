@@ -17,6 +17,7 @@ struct model_config {
         uint32_t sector, padding;
         unsigned steps;         /* between two restarts */
         unsigned lives;         /* restarts */
+        bool faults;            /* calls fail now and then; the home then takes everything, as a rescue checkpoint does */
         unsigned cuts_per_life; /* power cuts tried at random points of each life, besides the one that ends it */
 };
 struct model;
@@ -27,3 +28,4 @@ DEFINE_FREEP(model_free, struct model)
 const char *model_run(struct model *m);
 unsigned model_records(const struct model *m); /* appended in all */
 unsigned model_replays(const struct model *m); /* checked */
+unsigned model_rescues(const struct model *m); /* faults met */
