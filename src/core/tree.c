@@ -198,25 +198,19 @@ void tree_unpin(struct tree *t, uint64_t ino) {
                 return;
         ptrtab_remove(&t->pins, inode_hash(t, ino), p);
         free(p);
-        struct inode *in = orphan_find(t, ino);
-        if (in) {
-                ptrtab_remove(&t->orphans, inode_hash(t, ino), in);
-                inode_free(in);
-        }
+        orphan_drop(t, ino);
 }
 
 bool tree_is_orphan(const struct tree *t, uint64_t ino) {
         return orphan_find(t, ino) != NULL;
 }
 
-bool orphan_take(struct tree *t, uint64_t ino, struct inode **ret) {
+void orphan_drop(struct tree *t, uint64_t ino) {
         struct inode *in = orphan_find(t, ino);
         if (!in)
-                return false;
+                return;
         ptrtab_remove(&t->orphans, inode_hash(t, ino), in);
-        in->flags &= (uint16_t)~INODE_ORPHAN;
-        *ret = in;
-        return true;
+        inode_free(in);
 }
 
 errint_t tree_orphan_new(struct tree *t, const struct attr *attr) {

@@ -214,22 +214,28 @@ static errint_t apply_link(struct apply *a) {
         return 0;
 }
 
-/* A file without a name (O_TMPFILE) gets one. On the node that made it, it is an orphan until now, perhaps with files open. */
-static errint_t apply_adopt(struct apply *a) {
+static errint_t adopt_check(const struct apply *a, const struct inode *parent) {
         const struct op *op = a->op;
-        const struct attr *attr = &op->adopt.attr;
-        struct inode *parent = NULL, *in = NULL;
-        errint_t r = apply_dir(a, op->adopt.parent, &parent);
-        if (r < 0)
-                return r;
         if (op->adopt.ino <= INO_ROOT || op->adopt.ino >= a->t->next_ino || !xattrs_valid(op->adopt.xattrs, op->adopt.xattrs_len))
                 return -EINVAL;
         if (inode_find(a->t, op->adopt.ino) || entry_find(a->t, parent->ino, op->adopt.name.text, op->adopt.name.len))
                 return -EEXIST;
         if (op->payload.raw_len > a->t->settings.file_size_max)
                 return -EFBIG;
-        if (op->adopt.xattrs_len > a->t->settings.xattr_inode_max)
-                return -ENOSPC;
+        return op->adopt.xattrs_len > a->t->settings.xattr_inode_max ? -ENOSPC : 0;
+}
+
+/* A file without a name (O_TMPFILE) gets one. On the node that made it, it is an orphan until now, perhaps with files open: pins go by
+ * number. So the new inode takes the place of whatever is left locally under that number, of any kind. */
+static errint_t apply_adopt(struct apply *a) {
+        const struct op *op = a->op;
+        const struct attr *attr = &op->adopt.attr;
+        struct inode *parent = NULL;
+        errint_t r = apply_dir(a, op->adopt.parent, &parent);
+        if (r == 0)
+                r = adopt_check(a, parent);
+        if (r < 0)
+                return r;
         const uint8_t *data = NULL;
         cleanup_free void *scratch = NULL;
         CLEANUP(blob_unrefp) struct blob *content = NULL;
@@ -245,16 +251,12 @@ static errint_t apply_adopt(struct apply *a) {
         r = apply_room(a, INODE_BYTES + op->adopt.name.len + blob_allocated(content) + xattrs_len(xattrs), 1);
         if (r < 0)
                 return r;
-        if (!orphan_take(a->t, op->adopt.ino, &in))
-                in = inode_new(op->adopt.ino, attr->mode);
-        blob_unref(in->content);
+        orphan_drop(a->t, op->adopt.ino);
+        struct inode *in = inode_new(op->adopt.ino, attr->mode);
         in->content = steal_pointer(&content);
-        free(in->xattrs);
         in->xattrs = steal_pointer(&xattrs);
-        in->mode = (uint16_t)attr->mode;
         in->uid = attr->uid;
         in->gid = attr->gid;
-        in->rdev = 0;
         in->nlink = 1;
         inode_set_atime(in, attr->atime);
         inode_set_mtime(in, attr->mtime);

@@ -99,7 +99,7 @@ uint64_t inode_key(const void *inode);
 uint32_t inode_hash(const struct tree *t, uint64_t ino);
 void inode_set_content(struct tree *t, struct inode *in, struct blob *content); /* takes the reference */
 void inode_set_xattrs(struct tree *t, struct inode *in, struct xattrs *x);      /* takes it; NULL: none */
-bool orphan_take(struct tree *t, uint64_t ino, struct inode **ret);             /* out of the orphans, for ADOPT */
+void orphan_drop(struct tree *t, uint64_t ino);                                 /* if there is one; its pins stay */
 
 /* tree_entry.c */
 uint64_t entry_key(const void *entry);

@@ -217,6 +217,22 @@ START_TEST(a_nameless_file_gets_a_name) {
 }
 END_TEST
 
+/* A number that was a directory's, which is still somebody's working directory: no node but this one knows, so it must not matter. */
+START_TEST(adopting_over_an_orphan_of_another_kind) {
+        uint64_t dir = make(&f, INO_ROOT, "d", S_IFDIR | 0755);
+        ck_assert_int_eq(tree_pin(f.t, dir), 0);
+        ck_assert_int_eq(do_rmdir(&f, INO_ROOT, "d"), 0);
+        ck_assert(tree_is_orphan(f.t, dir));
+        struct op op = adopt_op(dir, "file", "text");
+        ck_assert_int_eq(run(&f, &op), 0);
+        ck_assert(!tree_is_orphan(f.t, dir));
+        assert_content(&f, dir, "text", 4);
+        ck_assert_int_eq(do_unlink(&f, INO_ROOT, "file"), 0);
+        assert_content(&f, dir, "text", 4);
+        tree_unpin(f.t, dir);
+}
+END_TEST
+
 START_TEST(nameless_files_that_cannot_be) {
         struct attr attr = {.ino = 2, .mode = S_IFREG | 0600};
         ck_assert_int_eq(tree_orphan_new(f.t, &attr), -EINVAL); /* not reserved */
@@ -235,6 +251,7 @@ Suite *suite_tree_local(void) {
         tcase_add_test(c, a_removed_working_directory);
         tcase_add_test(c, a_pin_alone_changes_nothing);
         tcase_add_test(c, a_nameless_file_gets_a_name);
+        tcase_add_test(c, adopting_over_an_orphan_of_another_kind);
         tcase_add_test(c, nameless_files_that_cannot_be);
         suite_add_tcase(s, c);
         return s;

@@ -18,7 +18,7 @@ enum op_kind {
         OP_UNLINK = 3,     /* -EISDIR for a directory */
         OP_RMDIR = 4,      /* -ENOTDIR, -ENOTEMPTY */
         OP_RENAME = 5,     /* flags as renameat2(2): RENAME_NOREPLACE, RENAME_EXCHANGE; others -EINVAL */
-        OP_SETATTR = 6,    /* mode, owner, times; sizes go through OP_WRITE */
+        OP_SETATTR = 6,    /* mode (an access ACL follows it, as chmod(2) does), owner, times; sizes go through OP_WRITE */
         OP_WRITE = 7,      /* content: extents, truncation, append */
         OP_SETXATTR = 8,   /* flags XATTR_CREATE, XATTR_REPLACE; may change the mode with it (POSIX ACLs) */
         OP_REMOVEXATTR = 9,
@@ -83,11 +83,11 @@ struct op {
                         uint64_t ino;
                         uint32_t flags;
                         uint64_t keep, size; /* as blob_edit */
-                        const struct extent *extents;
+                        const struct extent *extents; /* sorted, none empty */
                         size_t n_extents;
                 } write; /* payload: the bytes of all EXTENT_DATA extents, one after the other; mtime = op.time */
                 struct { uint64_t ino; struct op_name name; const uint8_t *value; size_t len; uint32_t flags;
-                         bool set_mode; uint32_t mode; /* permissions that go with a POSIX ACL */
+                         bool set_mode; uint32_t mode; /* permissions that go with a POSIX ACL; only 0777 count */
                          bool kill_sgid; } setxattr;
                 struct { uint64_t ino; struct op_name name; } removexattr;
                 struct { uint64_t ino; uint64_t parent; struct op_name name; struct attr attr;

@@ -10,7 +10,7 @@
         X(file_size_max, "file_size_max", LIMIT_FILE_SIZE_DEFAULT, 0, LIMIT_FILE_SIZE_MAX, "bytes", "largest file")                        \
         X(tree_size_max, "tree_size_max", LIMIT_TREE_SIZE_DEFAULT, MIB, LIMIT_TREE_SIZE_MAX, "bytes", "largest tree, as df counts it")     \
         X(inodes_max, "inodes_max", LIMIT_INODES_DEFAULT, 16, LIMIT_INODES_MAX, "", "most inodes")                                         \
-        X(xattr_inode_max, "xattr_inode_max", LIMIT_XATTR_INODE, 0, 2 * LIMIT_XATTR_INODE, "bytes", "extended attributes of one inode")
+        X(xattr_inode_max, "xattr_inode_max", LIMIT_XATTR_INODE, 0, 2 * LIMIT_XATTR_INODE, "bytes", "extended attributes of one inode, as encoded")
 
 struct settings {
 #define X(field, name, def, min, max, unit, help) uint64_t field;

@@ -28,7 +28,8 @@ errint_t tree_getattr(const struct tree *t, uint64_t ino, struct attr *ret);
 errint_t tree_lookup(const struct tree *t, uint64_t parent, const char *name, size_t len, uint64_t *ret_ino); /* "." and ".." work; -ENOTDIR, -ENAMETOOLONG */
 errint_t tree_content(const struct tree *t, uint64_t ino, struct blob **ret); /* a new reference; also a symlink's target */
 /* Entries with cookie > after, in cookie order (that of creation). The callback returns false to stop. Cookies are stable and >= 3;
- * "." (1) and ".." (2) are given as entries too. O(log n) to start, O(1) per entry. */
+ * "." (1) and ".." (2) are given as entries too. O(log n) to start, O(1) per entry. A removed directory that is pinned: -ENOENT. A name that a
+ * rename replaces or exchanges keeps its cookie. */
 typedef bool (*tree_entry_fn)(void *ctx, uint64_t cookie, const char *name, size_t len, uint64_t ino, uint32_t mode);
 errint_t tree_readdir(const struct tree *t, uint64_t dir, uint64_t after, tree_entry_fn fn, void *ctx);
 errint_t tree_xattr_get(const struct tree *t, uint64_t ino, const char *name, size_t len, const uint8_t **ret, size_t *ret_len); /* valid until the next apply; -ENODATA */
