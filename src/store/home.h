@@ -71,7 +71,8 @@ errint_t home_integrity(struct home *h, void (*fault)(void *ctx, const char *lin
  * transaction is rolled back and the home is as before, or, after a failed commit, as before or as after: home_reopen tells.
  * All puts and deletes may be repeated, also over a home that has them already. */
 errint_t home_begin(struct home *h);
-errint_t home_put_inode(struct home *h, const struct tree_inode_state *inode);
+uint64_t home_content_check(const struct blob *content); /* what the inode's row says of its content: 0 for none */
+errint_t home_put_inode(struct home *h, const struct tree_inode_state *inode, uint64_t content_check);
 errint_t home_put_xattrs(struct home *h, uint64_t ino, const uint8_t *xattrs, size_t len); /* len 0: none */
 errint_t home_delete_inode(struct home *h, uint64_t ino); /* with its xattrs and content */
 errint_t home_put_entry(struct home *h, uint64_t parent, const char *name, size_t len, uint64_t ino, uint64_t cookie);

@@ -29,10 +29,14 @@ uint32_t home_meta_crc(const struct home_meta *m) {
         return r.crc;
 }
 
-uint32_t home_inode_crc(const struct tree_inode_state *s) {
+uint64_t home_content_check(const struct blob *content) {
+        return blob_size(content) > 0 ? blob_digest(content).lo : 0;
+}
+
+uint32_t home_inode_crc(const struct tree_inode_state *s, uint64_t content_check) {
         const struct attr *a = &s->attr;
         const uint64_t v[] = {a->ino,        a->mode,      a->uid,        a->gid,       a->nlink,      a->size,      a->rdev, (uint64_t)a->atime.sec, a->atime.nsec,
-                              (uint64_t)a->mtime.sec, a->mtime.nsec, (uint64_t)a->ctime.sec, a->ctime.nsec, s->parent, s->next_cookie};
+                              (uint64_t)a->mtime.sec, a->mtime.nsec, (uint64_t)a->ctime.sec, a->ctime.nsec, s->parent, s->next_cookie, content_check};
         struct row_crc r = {0};
         row_crc_numbers(&r, v, ARRAY_LEN(v));
         return r.crc;

@@ -81,11 +81,11 @@ static errint_t take_xattrs(struct home_loader *l, struct inode_pass *p, uint64_
         return 0;
 }
 
-static errint_t take_content(struct home_loader *l, struct inode_pass *p, struct tree_inode_state *s, struct blob **ret) {
+static errint_t take_content(struct home_loader *l, struct inode_pass *p, struct tree_inode_state *s, uint64_t check, struct blob **ret) {
         const char *why = "the table of contents cannot be read";
         errint_t r = p->contents ? content_reader_get(p->contents, s->attr.ino, ret, &why, &p->stray) : -EBADMSG;
-        if (r == 0 && blob_size(*ret) != s->attr.size) {
-                why = "it has another size than the inode says";
+        if (r == 0 && (blob_size(*ret) != s->attr.size || home_content_check(*ret) != check)) { /* also if a row of it is lost */
+                why = "it is not what the inode says";
                 blob_unref(*ret);
                 *ret = NULL;
                 r = -EBADMSG;
@@ -104,7 +104,8 @@ static errint_t load_inode(struct home_loader *l, sqlite3_stmt *st, void *ctx) {
         CLEANUP(blob_unrefp) struct blob *content = NULL;
         const uint8_t *xattrs = NULL;
         size_t xattrs_len = 0;
-        errint_t r = home_row_inode(st, &s);
+        uint64_t check = 0;
+        errint_t r = home_row_inode(st, &s, &check);
         if (r < 0) {
                 loader_fault(l, "inode %ju: the checksum of its row differs", (uintmax_t)sqlite3_column_int64(st, 0));
                 return r;
@@ -113,7 +114,7 @@ static errint_t load_inode(struct home_loader *l, sqlite3_stmt *st, void *ctx) {
                 return 0;
         r = take_xattrs(l, p, s.attr.ino, &xattrs, &xattrs_len);
         if (r == 0 && (S_ISREG(s.attr.mode) || S_ISLNK(s.attr.mode)))
-                r = take_content(l, p, &s, &content);
+                r = take_content(l, p, &s, check, &content);
         if (r < 0)
                 return r;
         s.content = content;

@@ -62,7 +62,7 @@ struct row_crc {
 void row_crc_number(struct row_crc *r, uint64_t v);
 void row_crc_bytes(struct row_crc *r, const void *p, size_t n);
 uint32_t home_meta_crc(const struct home_meta *m);
-uint32_t home_inode_crc(const struct tree_inode_state *s);
+uint32_t home_inode_crc(const struct tree_inode_state *s, uint64_t content_check);
 uint32_t home_entry_crc(uint64_t parent, const void *name, size_t len, uint64_t ino, uint64_t cookie);
 uint32_t home_bytes_crc(uint64_t key, const void *p, size_t n); /* xattrs, sessions */
 uint32_t home_setting_crc(const char *name, const char *text);
@@ -75,7 +75,7 @@ struct entry_row {
         size_t len;
 };
 extern const char home_sql_inodes[], home_sql_xattrs[], home_sql_entries[], home_sql_contents[], home_sql_edits[], home_sql_extents[];
-errint_t home_row_inode(sqlite3_stmt *st, struct tree_inode_state *ret);
+errint_t home_row_inode(sqlite3_stmt *st, struct tree_inode_state *ret, uint64_t *ret_content_check);
 errint_t home_row_entry(sqlite3_stmt *st, struct entry_row *ret);
 errint_t home_row_piece(sqlite3_stmt *st, bool base, struct piece *ret); /* its row CRC is checked once its extents are known */
 errint_t home_row_xattrs(sqlite3_stmt *st, const uint8_t **ret, size_t *ret_len);

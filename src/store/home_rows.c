@@ -1,7 +1,7 @@
 /* home_rows.c: rows as structs, checked. What damage can do to a row, a wrong type or a wrong value, ends here with -EBADMSG. */
 #include "home_private.h"
 
-const char home_sql_inodes[] = "SELECT ino, mode, uid, gid, nlink, size, rdev, atime, atime_ns, mtime, mtime_ns, ctime, ctime_ns, parent, next_cookie, crc"
+const char home_sql_inodes[] = "SELECT ino, mode, uid, gid, nlink, size, rdev, atime, atime_ns, mtime, mtime_ns, ctime, ctime_ns, parent, next_cookie, content_check, crc"
                                " FROM inodes ORDER BY ino";
 const char home_sql_xattrs[] = "SELECT ino, data, crc FROM xattrs ORDER BY ino";
 const char home_sql_entries[] = "SELECT parent, name, ino, cookie, crc FROM entries ORDER BY parent, name";
@@ -13,7 +13,7 @@ static uint64_t number(sqlite3_stmt *st, int col) {
         return (uint64_t)sqlite3_column_int64(st, col);
 }
 
-errint_t home_row_inode(sqlite3_stmt *st, struct tree_inode_state *ret) {
+errint_t home_row_inode(sqlite3_stmt *st, struct tree_inode_state *ret, uint64_t *ret_content_check) {
         struct tree_inode_state s = {
                 .attr = {.ino = number(st, 0), .size = number(st, 5)},
                 .parent = number(st, 13),
@@ -36,8 +36,9 @@ errint_t home_row_inode(sqlite3_stmt *st, struct tree_inode_state *ret) {
         if (number(st, 6) > UINT32_MAX)
                 return -EBADMSG;
         a->rdev = (uint32_t)number(st, 6);
-        if (number(st, 15) != home_inode_crc(&s))
+        if (number(st, 16) != home_inode_crc(&s, number(st, 15)))
                 return -EBADMSG;
+        *ret_content_check = number(st, 15);
         *ret = s;
         return 0;
 }

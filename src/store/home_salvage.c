@@ -38,7 +38,8 @@ static errint_t see_inode(struct home_loader *l, sqlite3_stmt *st, void *ctx) {
         (void)l;
         struct salvage *s = ctx;
         struct tree_inode_state state;
-        if (home_row_inode(st, &state) < 0 || find(s, state.attr.ino))
+        uint64_t check;
+        if (home_row_inode(st, &state, &check) < 0 || find(s, state.attr.ino))
                 return -EBADMSG;
         add_inode(s, state.attr.ino, S_ISDIR(state.attr.mode), state.next_cookie);
         return 0;

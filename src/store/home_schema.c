@@ -17,7 +17,7 @@ static const char schema_1[] =
         "CREATE TABLE inodes(ino INTEGER PRIMARY KEY, mode INTEGER NOT NULL, uid INTEGER NOT NULL, gid INTEGER NOT NULL,"
         " nlink INTEGER NOT NULL, size INTEGER NOT NULL, rdev INTEGER NOT NULL, atime INTEGER NOT NULL, atime_ns INTEGER NOT NULL,"
         " mtime INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, ctime INTEGER NOT NULL, ctime_ns INTEGER NOT NULL, parent INTEGER NOT NULL,"
-        " next_cookie INTEGER NOT NULL, crc INTEGER NOT NULL);"
+        " next_cookie INTEGER NOT NULL, content_check INTEGER NOT NULL, crc INTEGER NOT NULL);"
         "CREATE TABLE xattrs(ino INTEGER PRIMARY KEY, data BLOB NOT NULL, crc INTEGER NOT NULL);"
         "CREATE TABLE entries(parent INTEGER NOT NULL, name TEXT NOT NULL, ino INTEGER NOT NULL, cookie INTEGER NOT NULL,"
         " crc INTEGER NOT NULL, PRIMARY KEY(parent, name)) WITHOUT ROWID;" /* unique, as names in a directory are */
@@ -163,7 +163,7 @@ static errint_t put_root(struct home *h) {
         CLEANUP(tree_freep) struct tree *tree = tree_new();
         struct tree_inode_state root;
         errint_t r = tree_inode_state(tree, INO_ROOT, &root);
-        return r < 0 ? r : home_put_inode(h, &root);
+        return r < 0 ? r : home_put_inode(h, &root, 0);
 }
 
 /* Brings the schema up to date in one transaction; a fresh file gets its identity and the first row of meta with it. */

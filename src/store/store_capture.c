@@ -60,6 +60,7 @@ static errint_t capture_inodes(struct capture *c, const struct tree *tree) {
                         in->flags = DIRTY_GONE;
                         continue;
                 }
+                in->content_check = home_content_check(in->state.content);
                 in->state.content = NULL;
                 if (!(in->flags & (DIRTY_XATTRS | DIRTY_GONE)))
                         continue;

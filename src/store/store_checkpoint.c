@@ -137,7 +137,7 @@ static errint_t put_content(struct sqlite_store *s, const struct captured_conten
 static errint_t put_inode(struct sqlite_store *s, const struct captured_inode *in) {
         if (in->state.attr.mode == 0)
                 return home_delete_inode(s->home, in->state.attr.ino);
-        errint_t r = home_put_inode(s->home, &in->state);
+        errint_t r = home_put_inode(s->home, &in->state, in->content_check);
         if (r == 0 && (in->flags & (DIRTY_XATTRS | DIRTY_GONE)))
                 r = home_put_xattrs(s->home, in->state.attr.ino, in->xattrs, in->xattrs_len);
         return r;

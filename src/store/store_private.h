@@ -71,6 +71,7 @@ struct dirty {
 
 struct captured_inode {
         struct tree_inode_state state; /* without content */
+        uint64_t content_check;
         uint8_t *xattrs;
         size_t xattrs_len;
         unsigned flags;

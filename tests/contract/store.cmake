@@ -16,7 +16,7 @@ target_link_libraries(contract_store PRIVATE coterie_store_rig PkgConfig::CHECK)
 add_test(NAME store.contract COMMAND contract_store)
 set_tests_properties(store.contract PROPERTIES LABELS quick)
 
-foreach(kind powercut faults flip)
+foreach(kind powercut faults flip threads)
   add_executable(store_${kind} store_${kind}.c)
   target_link_libraries(store_${kind} PRIVATE coterie_store_rig)
   add_test(NAME store.${kind}-short COMMAND store_${kind} short)
