@@ -56,7 +56,7 @@ errint_t wire_decode(const void *p, size_t n, struct wire_header *ret, const uin
 uint64_t wire_members_hash(const struct repl_member *members, size_t n);
 
 /* STATE: cluster id 16, promised u64, adopted u64, sequence u64, digest 16, votes u32, needed u32, extra u32, expected u32, flags u8, round's
- * members u64 (bit i: the i-th of the view's sorted members). Later versions append; these 93 bytes stay for ever. */
+ * members u64 (bit i: the i-th of the view's sorted members). Later versions append; these 81 bytes stay for ever. */
 enum { STATE_QUORATE = 1, STATE_FORGETFUL = 2, STATE_WEAK = 4 };
 struct wire_state {
         uint8_t cluster_id[16];

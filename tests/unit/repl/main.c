@@ -3,6 +3,7 @@
 
 int main(void) {
         SRunner *r = srunner_create(suite_alone());
+        srunner_add_suite(r, suite_wire());
         srunner_add_suite(r, suite_cluster());
         srunner_add_suite(r, suite_explore());
         srunner_run_all(r, CK_NORMAL);

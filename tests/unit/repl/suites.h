@@ -6,3 +6,4 @@
 Suite *suite_alone(void);
 Suite *suite_cluster(void);
 Suite *suite_explore(void);
+Suite *suite_wire(void);
