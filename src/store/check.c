@@ -58,7 +58,8 @@ static void check_tree(struct checking *c, const struct state *state) {
         c->out->digest = rolling;
 }
 
-errint_t store_check(const char *path, struct disk *disk, void (*fault)(void *ctx, const char *line), void *ctx, struct store_check_result *ret) {
+errint_t store_check(const char *path, struct disk *disk, void (*fault)(void *ctx, const char *line), void *ctx,
+                     struct store_check_result *ret) {
         struct store_check_result out = {0};
         struct checking c = {.fault = fault, .ctx = ctx, .out = &out};
         struct store_config config = {.path = path, .level = LEVEL_FILESYSTEM, .read_only = true, .disk = disk};

@@ -8,23 +8,27 @@ static const char *const statements[ST_COUNT] = {
         [ST_BEGIN] = "BEGIN IMMEDIATE",
         [ST_COMMIT] = "COMMIT",
         [ST_ROLLBACK] = "ROLLBACK",
-        [ST_PUT_META] = "INSERT INTO meta(id, epoch, sequence, history, digest, next_ino, promised, adopted, cluster_id, database_id, boot_id, clean,"
-                        " log_half, log_salt_0, log_salt_1, log_size, content_size, crc)"
-                        " VALUES(1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17) ON CONFLICT(id) DO UPDATE SET"
-                        " epoch = ?1, sequence = ?2, history = ?3, digest = ?4, next_ino = ?5, promised = ?6, adopted = ?7, cluster_id = ?8,"
-                        " database_id = ?9, boot_id = ?10, clean = ?11, log_half = ?12, log_salt_0 = ?13, log_salt_1 = ?14, log_size = ?15,"
-                        " content_size = ?16, crc = ?17",
-        [ST_PUT_INODE] = "INSERT INTO inodes(ino, mode, uid, gid, nlink, size, rdev, atime, atime_ns, mtime, mtime_ns, ctime, ctime_ns, parent,"
-                         " next_cookie, content_check, crc) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)"
-                         " ON CONFLICT(ino) DO UPDATE SET mode = ?2, uid = ?3, gid = ?4, nlink = ?5, size = ?6, rdev = ?7, atime = ?8,"
-                         " atime_ns = ?9, mtime = ?10, mtime_ns = ?11, ctime = ?12, ctime_ns = ?13, parent = ?14, next_cookie = ?15,"
-                         " content_check = ?16, crc = ?17",
+        [ST_PUT_META] =
+                "INSERT INTO meta(id, epoch, sequence, history, digest, next_ino, promised, adopted, cluster_id, database_id, boot_id, "
+                "clean,"
+                " log_half, log_salt_0, log_salt_1, log_size, content_size, crc)"
+                " VALUES(1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17) ON CONFLICT(id) DO UPDATE SET"
+                " epoch = ?1, sequence = ?2, history = ?3, digest = ?4, next_ino = ?5, promised = ?6, adopted = ?7, cluster_id = ?8,"
+                " database_id = ?9, boot_id = ?10, clean = ?11, log_half = ?12, log_salt_0 = ?13, log_salt_1 = ?14, log_size = ?15,"
+                " content_size = ?16, crc = ?17",
+        [ST_PUT_INODE] =
+                "INSERT INTO inodes(ino, mode, uid, gid, nlink, size, rdev, atime, atime_ns, mtime, mtime_ns, ctime, ctime_ns, parent,"
+                " next_cookie, content_check, crc) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)"
+                " ON CONFLICT(ino) DO UPDATE SET mode = ?2, uid = ?3, gid = ?4, nlink = ?5, size = ?6, rdev = ?7, atime = ?8,"
+                " atime_ns = ?9, mtime = ?10, mtime_ns = ?11, ctime = ?12, ctime_ns = ?13, parent = ?14, next_cookie = ?15,"
+                " content_check = ?16, crc = ?17",
         [ST_PUT_XATTRS] = "INSERT INTO xattrs(ino, data, crc) VALUES(?1, ?2, ?3) ON CONFLICT(ino) DO UPDATE SET data = ?2, crc = ?3",
         [ST_PUT_ENTRY] = "INSERT INTO entries(parent, name, ino, cookie, crc) VALUES(?1, ?2, ?3, ?4, ?5)"
                          " ON CONFLICT(parent, name) DO UPDATE SET ino = ?3, cookie = ?4, crc = ?5",
-        [ST_PUT_CONTENT] = "INSERT INTO contents(ino, sequence, form, raw_len, stored_len, edit, data, crc, row_crc)"
-                           " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT(ino) DO UPDATE SET sequence = ?2, form = ?3, raw_len = ?4,"
-                           " stored_len = ?5, edit = ?6, data = ?7, crc = ?8, row_crc = ?9",
+        [ST_PUT_CONTENT] =
+                "INSERT INTO contents(ino, sequence, form, raw_len, stored_len, edit, data, crc, row_crc)"
+                " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT(ino) DO UPDATE SET sequence = ?2, form = ?3, raw_len = ?4,"
+                " stored_len = ?5, edit = ?6, data = ?7, crc = ?8, row_crc = ?9",
         [ST_PUT_EDIT] = "INSERT INTO edits(ino, sequence, form, raw_len, stored_len, edit, data, crc, row_crc)"
                         " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT(sequence) DO UPDATE SET ino = ?1, form = ?3, raw_len = ?4,"
                         " stored_len = ?5, edit = ?6, data = ?7, crc = ?8, row_crc = ?9",
@@ -145,8 +149,22 @@ errint_t home_begin(struct home *h) {
 
 errint_t home_put_inode(struct home *h, const struct tree_inode_state *s, uint64_t content_check) {
         const struct attr *a = &s->attr;
-        const uint64_t v[] = {a->ino,        a->mode,      a->uid,        a->gid,       a->nlink,      a->size,      a->rdev, (uint64_t)a->atime.sec, a->atime.nsec,
-                              (uint64_t)a->mtime.sec, a->mtime.nsec, (uint64_t)a->ctime.sec, a->ctime.nsec, s->parent, s->next_cookie, content_check,
+        const uint64_t v[] = {a->ino,
+                              a->mode,
+                              a->uid,
+                              a->gid,
+                              a->nlink,
+                              a->size,
+                              a->rdev,
+                              (uint64_t)a->atime.sec,
+                              a->atime.nsec,
+                              (uint64_t)a->mtime.sec,
+                              a->mtime.nsec,
+                              (uint64_t)a->ctime.sec,
+                              a->ctime.nsec,
+                              s->parent,
+                              s->next_cookie,
+                              content_check,
                               home_inode_crc(s, content_check)};
         struct bind b = bind_start(h, ST_PUT_INODE);
         for (size_t i = 0; i < ARRAY_LEN(v); i++)

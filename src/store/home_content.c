@@ -165,7 +165,8 @@ static errint_t lay_piece(struct content_reader *r, struct blob **content, const
 }
 
 /* One row: what it says is checked and told (its extents are in use), then laid over *content unless *damage says that is in vain. */
-static errint_t take_row(struct content_reader *r, const struct cursor *c, bool base, struct blob **content, errint_t *damage, const char **ret_why) {
+static errint_t take_row(struct content_reader *r, const struct cursor *c, bool base, struct blob **content, errint_t *damage,
+                         const char **ret_why) {
         struct piece p;
         const char *why = "a column is out of range";
         errint_t e = home_row_piece(c->st, base, &p);

@@ -19,8 +19,9 @@ static void row_crc_numbers(struct row_crc *r, const uint64_t *v, size_t n) {
 }
 
 uint32_t home_meta_crc(const struct home_meta *m) {
-        const uint64_t v[] = {m->pos.epoch, m->pos.seq,      m->history.lo, m->history.hi, m->digest.lo, m->digest.hi, m->next_ino,    m->promised,
-                              m->adopted,   m->clean ? 1 : 0, m->half,      m->salt[0],    m->salt[1],   m->log_size,  m->content_size};
+        const uint64_t v[] = {m->pos.epoch, m->pos.seq,  m->history.lo, m->history.hi, m->digest.lo,
+                              m->digest.hi, m->next_ino, m->promised,   m->adopted,    m->clean ? 1 : 0,
+                              m->half,      m->salt[0],  m->salt[1],    m->log_size,   m->content_size};
         struct row_crc r = {0};
         row_crc_numbers(&r, v, ARRAY_LEN(v));
         row_crc_bytes(&r, m->cluster_id, sizeof(m->cluster_id));
@@ -35,8 +36,14 @@ uint64_t home_content_check(const struct blob *content) {
 
 uint32_t home_inode_crc(const struct tree_inode_state *s, uint64_t content_check) {
         const struct attr *a = &s->attr;
-        const uint64_t v[] = {a->ino,        a->mode,      a->uid,        a->gid,       a->nlink,      a->size,      a->rdev, (uint64_t)a->atime.sec, a->atime.nsec,
-                              (uint64_t)a->mtime.sec, a->mtime.nsec, (uint64_t)a->ctime.sec, a->ctime.nsec, s->parent, s->next_cookie, content_check};
+        const uint64_t v[] = {a->ino,         a->mode,
+                              a->uid,         a->gid,
+                              a->nlink,       a->size,
+                              a->rdev,        (uint64_t)a->atime.sec,
+                              a->atime.nsec,  (uint64_t)a->mtime.sec,
+                              a->mtime.nsec,  (uint64_t)a->ctime.sec,
+                              a->ctime.nsec,  s->parent,
+                              s->next_cookie, content_check};
         struct row_crc r = {0};
         row_crc_numbers(&r, v, ARRAY_LEN(v));
         return r.crc;
@@ -66,7 +73,8 @@ uint32_t home_setting_crc(const char *name, const char *text) {
 
 /* The payload is in it by its own CRC. */
 uint32_t home_piece_crc(uint64_t ino, const struct piece *p) {
-        const uint64_t v[] = {ino, p->seq, p->base ? 1 : 0, (uint64_t)p->form, p->raw_len, p->stored_len, p->crc, p->inline_data ? 1 : 0, p->n_extents};
+        const uint64_t v[] = {ino,           p->seq, p->base ? 1 : 0,        (uint64_t)p->form, p->raw_len,
+                              p->stored_len, p->crc, p->inline_data ? 1 : 0, p->n_extents};
         struct row_crc r = {0};
         row_crc_numbers(&r, v, ARRAY_LEN(v));
         row_crc_bytes(&r, p->edit, p->edit_len);

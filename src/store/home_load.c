@@ -33,7 +33,7 @@ errint_t loader_each(struct home_loader *l, const char *table, const char *sql, 
         }
         if (r == 0 && code != SQLITE_DONE)
                 r = home_error(l->h, code);
-        (void)sqlite3_finalize(st); /* repeats an error that was told */
+        (void)sqlite3_finalize(st);       /* repeats an error that was told */
         if (r == -EBADMSG || r == -EIO) { /* the rest of the table cannot be read: what was read counts */
                 loader_fault(l, "table %s cannot be read to its end: %s", table, r == -EIO ? "I/O error" : "its pages are damaged");
                 damage = -EBADMSG;
@@ -264,7 +264,8 @@ static errint_t load_all(struct home_loader *l, struct sessions **ret_sessions) 
         return 0;
 }
 
-errint_t home_load(struct home *h, const struct home_meta *meta, struct content *content, const struct home_load_ops *ops, struct state *state, struct home_loaded *ret) {
+errint_t home_load(struct home *h, const struct home_meta *meta, struct content *content, const struct home_load_ops *ops,
+                   struct state *state, struct home_loaded *ret) {
         struct home_loader l = {.h = h, .meta = meta, .content = content, .ops = ops};
         struct sessions *sessions = NULL;
         errint_t r = load_all(&l, &sessions);

@@ -1,7 +1,8 @@
 /* home_rows.c: rows as structs, checked. What damage can do to a row, a wrong type or a wrong value, ends here with -EBADMSG. */
 #include "home_private.h"
 
-const char home_sql_inodes[] = "SELECT ino, mode, uid, gid, nlink, size, rdev, atime, atime_ns, mtime, mtime_ns, ctime, ctime_ns, parent, next_cookie, content_check, crc"
+const char home_sql_inodes[] = "SELECT ino, mode, uid, gid, nlink, size, rdev, atime, atime_ns, mtime, mtime_ns, ctime, ctime_ns, parent, "
+                               "next_cookie, content_check, crc"
                                " FROM inodes ORDER BY ino";
 const char home_sql_xattrs[] = "SELECT ino, data, crc FROM xattrs ORDER BY ino";
 const char home_sql_entries[] = "SELECT parent, name, ino, cookie, crc FROM entries ORDER BY parent, name";
@@ -87,7 +88,8 @@ errint_t home_row_piece(sqlite3_stmt *st, bool base, struct piece *ret) {
         if (r < 0)
                 return r;
         uint64_t form = number(st, 2);
-        if ((form != FORM_RAW && form != FORM_ZSTD) || p.raw_len > LIMIT_FILE_SIZE_MAX || p.stored_len > OP_PAYLOAD_MAX || number(st, 7) > UINT32_MAX)
+        if ((form != FORM_RAW && form != FORM_ZSTD) || p.raw_len > LIMIT_FILE_SIZE_MAX || p.stored_len > OP_PAYLOAD_MAX ||
+            number(st, 7) > UINT32_MAX)
                 return -EBADMSG;
         p.form = (enum content_form)form;
         p.crc = (uint32_t)number(st, 7);

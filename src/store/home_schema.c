@@ -50,7 +50,7 @@ static errint_t pragma_text(struct home *h, const char *name, char *ret, size_t 
         const char *text = code == SQLITE_ROW ? (const char *)sqlite3_column_text(st, 0) : NULL;
         if (text)
                 (void)snprintf(ret, size, "%s", text); /* a longer answer differs from what is wanted anyway */
-        (void)sqlite3_finalize(st); /* repeats the error of step */
+        (void)sqlite3_finalize(st);                    /* repeats the error of step */
         if (code == SQLITE_ROW)
                 return text ? 0 : -EIO;
         return code == SQLITE_DONE ? -EIO : home_error(h, code);
@@ -61,7 +61,7 @@ struct pragma {
         bool when_fresh; /* part of the file: counts only before the first page is written */
 };
 #define TEXT_OF_(x) #x
-#define TEXT_OF(x) TEXT_OF_(x)
+#define TEXT_OF(x)  TEXT_OF_(x)
 static_assert(HOME_PAGE_SIZE == 2048u, "as in the table below");
 static const struct pragma pragmas[] = {
         {"page_size", "2048", "2048", true},
@@ -69,14 +69,14 @@ static const struct pragma pragmas[] = {
         {"locking_mode", "EXCLUSIVE", "exclusive", false},
         {"journal_mode", "PERSIST", "persist", false},
         {"synchronous", "FULL", "2", false},
-        {"secure_delete", "OFF", "0", false},     /* Debian's SQLite writes zeros over all that is freed otherwise */
-        {"foreign_keys", "OFF", "0", false},      /* tree_restore_end checks far more, and a child may come before its parent */
-        {"cell_size_check", "ON", "1", false},    /* damaged pages are found when read */
+        {"secure_delete", "OFF", "0", false},  /* Debian's SQLite writes zeros over all that is freed otherwise */
+        {"foreign_keys", "OFF", "0", false},   /* tree_restore_end checks far more, and a child may come before its parent */
+        {"cell_size_check", "ON", "1", false}, /* damaged pages are found when read */
         {"trusted_schema", "OFF", "0", false},
         {"temp_store", "MEMORY", "2", false},
-        {"mmap_size", "0", "0", false},           /* a failed read is an error, not a SIGBUS */
+        {"mmap_size", "0", "0", false}, /* a failed read is an error, not a SIGBUS */
         {"cache_size", "-2048", "-2048", false},
-        {"cache_spill", "OFF", "0", false},       /* each page is written once per transaction */
+        {"cache_spill", "OFF", "0", false},        /* each page is written once per transaction */
         {"journal_size_limit", "-1", "-1", false}, /* the journal keeps its place on the disk */
 };
 
@@ -96,7 +96,8 @@ static errint_t apply_pragma(struct home *h, const struct pragma *p, char *ret_r
                 return r;
         }
         if (strcasecmp(back, p->read_back) != 0) {
-                (void)snprintf(ret_reason, reason_size, "%s: PRAGMA %s = %s was not taken: SQLite says %s", h->path, p->name, p->value, back);
+                (void)snprintf(ret_reason, reason_size, "%s: PRAGMA %s = %s was not taken: SQLite says %s", h->path, p->name, p->value,
+                               back);
                 return -ENOTSUP;
         }
         return 0;
@@ -143,8 +144,8 @@ static errint_t peek(struct home *h, bool *ret_new, char *ret_reason, size_t rea
                 return -EBADMSG;
         }
         if (be32(head + 60) > HOME_SCHEMA) {
-                (void)snprintf(ret_reason, reason_size, "%s: has schema %u, this program knows up to %u: use a newer one; left as it is", h->path,
-                               be32(head + 60), HOME_SCHEMA);
+                (void)snprintf(ret_reason, reason_size, "%s: has schema %u, this program knows up to %u: use a newer one; left as it is",
+                               h->path, be32(head + 60), HOME_SCHEMA);
                 return -ENOTSUP;
         }
         return 0;
@@ -272,8 +273,9 @@ static errint_t meta_from_row(sqlite3_stmt *st, struct home_meta *ret) {
         struct home_meta m = {.pos = {column_u64(st, 0), column_u64(st, 1)}};
         uint8_t history[16], digest[16];
         const char *boot = (const char *)sqlite3_column_text(st, 9);
-        if (!column_bytes(st, 2, history, 16) || !column_bytes(st, 3, digest, 16) || !column_bytes(st, 7, m.cluster_id, sizeof(m.cluster_id)) ||
-            !column_bytes(st, 8, m.database_id, sizeof(m.database_id)) || !boot || strlen(boot) >= sizeof(m.boot_id))
+        if (!column_bytes(st, 2, history, 16) || !column_bytes(st, 3, digest, 16) ||
+            !column_bytes(st, 7, m.cluster_id, sizeof(m.cluster_id)) || !column_bytes(st, 8, m.database_id, sizeof(m.database_id)) ||
+            !boot || strlen(boot) >= sizeof(m.boot_id))
                 return -EBADMSG;
         m.history = hash_of_bytes(history);
         m.digest = hash_of_bytes(digest);
@@ -295,10 +297,11 @@ static errint_t meta_from_row(sqlite3_stmt *st, struct home_meta *ret) {
 
 errint_t home_read_meta(struct home *h, struct home_meta *ret) {
         sqlite3_stmt *st = NULL;
-        int code = sqlite3_prepare_v2(h->db,
-                                      "SELECT epoch, sequence, history, digest, next_ino, promised, adopted, cluster_id, database_id, boot_id,"
-                                      " clean, log_half, log_salt_0, log_salt_1, log_size, content_size, crc FROM meta WHERE id = 1",
-                                      -1, &st, NULL);
+        int code =
+                sqlite3_prepare_v2(h->db,
+                                   "SELECT epoch, sequence, history, digest, next_ino, promised, adopted, cluster_id, database_id, boot_id,"
+                                   " clean, log_half, log_salt_0, log_salt_1, log_size, content_size, crc FROM meta WHERE id = 1",
+                                   -1, &st, NULL);
         if (code == SQLITE_OK)
                 code = sqlite3_step(st);
         errint_t r = code == SQLITE_ROW ? meta_from_row(st, ret) : code == SQLITE_DONE ? -EBADMSG : home_error(h, code);
@@ -326,7 +329,8 @@ static void remove_half_made(const struct store_config *config) {
         (void)config->disk->ops->unlink(config->disk, journal);
 }
 
-errint_t home_open(const struct store_config *config, struct home **ret, struct home_meta *ret_meta, bool *ret_fresh, char *ret_reason, size_t reason_size) {
+errint_t home_open(const struct store_config *config, struct home **ret, struct home_meta *ret_meta, bool *ret_fresh, char *ret_reason,
+                   size_t reason_size) {
         struct home *h = home_new(config);
         struct home_meta meta = *ret_meta;
         bool fresh = false, new = false;
@@ -344,7 +348,7 @@ errint_t home_open(const struct store_config *config, struct home **ret, struct 
         }
         if (r < 0) {
                 home_close(h);
-                if (new && r != -EBUSY)
+                if (new &&r != -EBUSY)
                         remove_half_made(config);
                 return r;
         }

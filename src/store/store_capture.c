@@ -96,7 +96,8 @@ static void capture_entries(struct capture *c, const struct tree *tree) {
 static struct file_piece piece_copy(const struct file_piece *p) {
         struct file_piece q = *p;
         q.edit = p->edit_len > 0 ? memcpy(xmalloc(p->edit_len), p->edit, p->edit_len) : NULL;
-        q.extents = p->n_extents > 0 ? memcpy(xcalloc(p->n_extents, sizeof(*p->extents)), p->extents, p->n_extents * sizeof(*p->extents)) : NULL;
+        q.extents = p->n_extents > 0 ? memcpy(xcalloc(p->n_extents, sizeof(*p->extents)), p->extents, p->n_extents * sizeof(*p->extents))
+                                     : NULL;
         return q;
 }
 
@@ -106,7 +107,8 @@ static void capture_content(struct sqlite_store *s, struct capture *c, const str
         k->ino = f->ino;
         errint_t r = tree_content(tree, f->ino, &k->blob);
         POST(r == 0); /* a file that is gone is not in the table */
-        k->rewrite = f->rewrite || f->n == 0 || (f->pieces[0].base && !f->pieces[0].in_home && f->pieces[0].log_len == 0 && f->pieces[0].n_extents == 0);
+        k->rewrite = f->rewrite || f->n == 0 ||
+                     (f->pieces[0].base && !f->pieces[0].in_home && f->pieces[0].log_len == 0 && f->pieces[0].n_extents == 0);
         if (k->rewrite) {
                 file_drop_pieces(s, f);
                 file_push(f, &(struct file_piece){.seq = c->meta.pos.seq, .base = true, .pending = true});

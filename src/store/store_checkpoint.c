@@ -15,7 +15,8 @@ bool store_wants_checkpoint(const struct store *base) {
                 uint64_t half = oplog_half_size(s->log), used = oplog_used(s->log), dead = content_dead_bytes(s->content);
                 bool log_full = !s->other_free || used > half - MIN_OF(half / 8, 4 * s->record_max);
                 bool too_dead = dead > MAX_OF(64 * MIB, content_live_bytes(s->content) / 4);
-                wants = s->trouble < 0 || ((log_full || too_dead || (s->want_dead_freed && dead > 0)) && (!s->no_space || used >= s->retry_used));
+                wants = s->trouble < 0 ||
+                        ((log_full || too_dead || (s->want_dead_freed && dead > 0)) && (!s->no_space || used >= s->retry_used));
         }
         pthread_mutex_unlock(&s->lock);
         return wants;
@@ -89,8 +90,8 @@ static errint_t read_payload(struct sqlite_store *s, const struct file_piece *p,
         errint_t r = p->log_len > 0 ? oplog_read(s->log, p->log_offset, p->log_len, rec, ret_buffer) : -ENOENT;
         if (r < 0)
                 return r;
-        bool same = rec->pos.seq == p->seq && rec->payload && rec->payload_len == p->stored_len && rec->payload_crc == p->crc && rec->form == p->form &&
-                    rec->raw_len == p->raw_len;
+        bool same = rec->pos.seq == p->seq && rec->payload && rec->payload_len == p->stored_len && rec->payload_crc == p->crc &&
+                    rec->form == p->form && rec->raw_len == p->raw_len;
         return same ? 0 : -EBADMSG;
 }
 
@@ -203,7 +204,8 @@ static errint_t bring_home(struct sqlite_store *s, struct capture *c, uint8_t **
         uint64_t seq = 0;
         errint_t r = make_rewrites(s, c, inlined);
         if (r == 0)
-                r = c->kind == CHECKPOINT_NORMAL ? store_flush_all(s, &seq) : store_flush_content(s); /* else the log is not needed any more */
+                r = c->kind == CHECKPOINT_NORMAL ? store_flush_all(s, &seq)
+                                                 : store_flush_content(s); /* else the log is not needed any more */
         if (r < 0)
                 return r;
         memcpy(c->meta.cluster_id, s->meta.cluster_id, sizeof(c->meta.cluster_id));
@@ -244,7 +246,7 @@ static void settle_rewrite(struct sqlite_store *s, struct captured_content *k, u
         f->pieces[0] = made;
         f->n = kept;
         if (f->n > 1 && made.n_extents == 0) { /* edits of what turned out small: it is written whole */
-                s->tick++; /* beyond what this home covers */
+                s->tick++;                     /* beyond what this home covers */
                 file_rewrite(s, f);
         }
         file_settle(s, f);

@@ -193,7 +193,8 @@ static errint_t troubled(struct memory_store *s, errint_t r) {
         return r;
 }
 
-static struct kept_record *record_new(int kind, struct position pos, const void *head, size_t head_len, const void *payload, size_t payload_len) {
+static struct kept_record *record_new(int kind, struct position pos, const void *head, size_t head_len, const void *payload,
+                                      size_t payload_len) {
         struct kept_record *k = xmalloc(sizeof(*k) + head_len + payload_len);
         *k = (struct kept_record){.pos = pos, .head_len = head_len, .payload_len = payload_len};
         k->kind = kind;

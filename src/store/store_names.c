@@ -5,11 +5,8 @@
 
 static const char *const levels[] = {[LEVEL_NONE] = "none", [LEVEL_FILESYSTEM] = "filesystem", [LEVEL_FILE] = "file"};
 static const char *const methods[] = {
-        [SYNC_FDATASYNC] = "fdatasync",
-        [SYNC_FSYNC] = "fsync",
-        [SYNC_OPEN_DATASYNC] = "open_datasync",
-        [SYNC_OPEN_SYNC] = "open_sync",
-        [SYNC_SYNCFS] = "syncfs",
+        [SYNC_FDATASYNC] = "fdatasync", [SYNC_FSYNC] = "fsync",   [SYNC_OPEN_DATASYNC] = "open_datasync",
+        [SYNC_OPEN_SYNC] = "open_sync", [SYNC_SYNCFS] = "syncfs",
 };
 
 static errint_t find(const char *const *names, size_t n, const char *text, size_t *ret) {

@@ -17,8 +17,8 @@ struct replay {
 
 static errint_t cut(struct replay *x, const struct oplog_record *r, const char *why) {
         x->out->cut = true;
-        (void)snprintf(x->out->reason, sizeof(x->out->reason), "the log is cut behind operation %ju: the record of %ju %s", (uintmax_t)x->state->pos.seq,
-                       (uintmax_t)r->pos.seq, why); /* fits */
+        (void)snprintf(x->out->reason, sizeof(x->out->reason), "the log is cut behind operation %ju: the record of %ju %s",
+                       (uintmax_t)x->state->pos.seq, (uintmax_t)r->pos.seq, why); /* fits */
         return REPLAY_END;
 }
 
@@ -115,7 +115,8 @@ static errint_t replay_half(struct replay *x, unsigned half) {
         if (r == REPLAY_END)
                 return 0;
         if (r == 0 && torn[0] && !x->out->reason[0])
-                (void)snprintf(x->out->reason, sizeof(x->out->reason), "the log is cut behind operation %ju: %s", (uintmax_t)x->state->pos.seq, torn); /* fits */
+                (void)snprintf(x->out->reason, sizeof(x->out->reason), "the log is cut behind operation %ju: %s",
+                               (uintmax_t)x->state->pos.seq, torn); /* fits */
         return r;
 }
 

@@ -29,7 +29,8 @@ bool ballast_make(struct sqlite_store *s) {
                 (void)s->disk->ops->unlink(s->disk, s->ballast_path); /* part of it helps nobody */
                 return false;
         }
-        /* Where the filesystem cannot allocate, or answers nonsense, there is none: one checkpoint may then find the disk full, and waits. */
+        /* Where the filesystem cannot allocate, or answers nonsense, there is none: one checkpoint may then find the disk full, and waits.
+         */
         pthread_mutex_lock(&s->lock);
         s->ballast = true;
         pthread_mutex_unlock(&s->lock);

@@ -68,7 +68,8 @@ struct sqlite_store *sqlite_store_new(const struct store_config *config) {
         s->ballast_path = path_with(config->path, "-ballast");
         s->disk = config->disk ? config->disk : disk_system();
         s->metrics = config->metrics ? config->metrics : &s->own_metrics;
-        (void)snprintf(s->boot_id, sizeof(s->boot_id), "%s", config->boot_id ? config->boot_id : ""); /* longer ones are cut alike each time */
+        (void)snprintf(s->boot_id, sizeof(s->boot_id), "%s",
+                       config->boot_id ? config->boot_id : ""); /* longer ones are cut alike each time */
         s->log_size = config->log_size ? config->log_size : OPLOG_SIZE_DEFAULT;
         s->barrier_bytes = config->barrier_bytes ? config->barrier_bytes : BARRIER_BYTES_DEFAULT;
         s->level = config->level;
@@ -152,13 +153,20 @@ static void on_piece(void *ctx, uint64_t ino, const struct piece *p) {
         struct sqlite_store *s = o->s;
         if (p->n_extents > 0 && s->content && content_mark_used(s->content, p->extents, p->n_extents) < 0) {
                 char line[96];
-                (void)snprintf(line, sizeof(line), "inode %ju: its extents overlap others or lie behind the end of the content file", (uintmax_t)ino);
+                (void)snprintf(line, sizeof(line), "inode %ju: its extents overlap others or lie behind the end of the content file",
+                               (uintmax_t)ino);
                 on_fault(o, line);
                 return;
         }
-        struct file_piece q = {
-                .seq = p->seq, .base = p->base, .in_home = true, .form = p->form, .raw_len = p->raw_len, .stored_len = p->stored_len, .crc = p->crc,
-                .edit_len = p->edit_len, .n_extents = p->n_extents};
+        struct file_piece q = {.seq = p->seq,
+                               .base = p->base,
+                               .in_home = true,
+                               .form = p->form,
+                               .raw_len = p->raw_len,
+                               .stored_len = p->stored_len,
+                               .crc = p->crc,
+                               .edit_len = p->edit_len,
+                               .n_extents = p->n_extents};
         if (p->edit_len > 0)
                 q.edit = memcpy(xmalloc(p->edit_len), p->edit, p->edit_len);
         if (p->n_extents > 0)
@@ -227,8 +235,9 @@ static errint_t log_size_fits(struct opening *o) {
                 r = f->ops->size(f, &size);
         disk_close(f);
         if (r == 0 && size != s->log_size + OPLOG_PAGE && !(s->meta.clean && size < s->log_size + OPLOG_PAGE))
-                return refuse(o, -EBADMSG, s->log_path, size > s->log_size + OPLOG_PAGE ? "is longer than its database knows; left as it is"
-                                                                                         : "is shorter than its database knows; left as it is");
+                return refuse(o, -EBADMSG, s->log_path,
+                              size > s->log_size + OPLOG_PAGE ? "is longer than its database knows; left as it is"
+                                                              : "is shorter than its database knows; left as it is");
         return 0;
 }
 

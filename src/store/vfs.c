@@ -179,7 +179,8 @@ static int file_close(sqlite3_file *base) {
 static int file_read(sqlite3_file *base, void *buf, int n, sqlite3_int64 offset) {
         struct vfs_file *f = file_of(base);
         size_t got = 0;
-        errint_t r = f->layer ? layer_read(f, buf, (size_t)n, (uint64_t)offset, &got) : disk_pread(f->file, buf, (size_t)n, (uint64_t)offset, &got);
+        errint_t r = f->layer ? layer_read(f, buf, (size_t)n, (uint64_t)offset, &got)
+                              : disk_pread(f->file, buf, (size_t)n, (uint64_t)offset, &got);
         if (r < 0)
                 return fail(f->vfs, r, SQLITE_IOERR_READ);
         if (got == (size_t)n)

@@ -358,7 +358,8 @@ START_TEST(one_at_a_time) {
         bench_begin(&b, _i, LEVEL_FILESYSTEM);
         OK(rig_open(&b.r));
         state_init(&state);
-        errint_t e = _i == MEMORY ? store_open_memory(&b.r.config, &state, &loaded, &second) : store_open_sqlite(&b.r.config, &state, &loaded, &second);
+        errint_t e = _i == MEMORY ? store_open_memory(&b.r.config, &state, &loaded, &second)
+                                  : store_open_sqlite(&b.r.config, &state, &loaded, &second);
         ck_assert_int_eq(e, -EBUSY);
         ck_assert_str_ne(loaded.reason, "");
         state_done(&state);
@@ -380,7 +381,10 @@ START_TEST(trouble_and_rescue) {
                 if (_i == MEMORY)
                         store_backing_fail(b.backing, &(struct store_fault){.calls = calls[i], .nth = 1, .error = -EIO});
                 else
-                        simdisk_fail(b.disk, &(struct simdisk_fault){.kinds = calls[i] == STORE_BARRIER ? SIMDISK_SYNC : SIMDISK_WRITE, .path_part = "-oplog", .nth = 1, .error = -EIO});
+                        simdisk_fail(b.disk, &(struct simdisk_fault){.kinds = calls[i] == STORE_BARRIER ? SIMDISK_SYNC : SIMDISK_WRITE,
+                                                                     .path_part = "-oplog",
+                                                                     .nth = 1,
+                                                                     .error = -EIO});
                 (void)rig_create(&b.r, "x", S_IFREG); /* fails where the append itself is to */
                 ck_assert_int_eq(rig_barrier(&b.r), -EIO);
                 ck_assert(b.r.store->ops->wants_checkpoint(b.r.store));
@@ -412,7 +416,9 @@ START_TEST(failed_rescue) {
         OK(rig_barrier(&b.r));
         uint64_t durable = b.r.durable;
         if (_i == MEMORY)
-                store_backing_fail(b.backing, &(struct store_fault){.calls = STORE_WRITE_OUT | STORE_CHECKPOINT, .nth = 1, .sticky = true, .error = -EIO});
+                store_backing_fail(
+                        b.backing,
+                        &(struct store_fault){.calls = STORE_WRITE_OUT | STORE_CHECKPOINT, .nth = 1, .sticky = true, .error = -EIO});
         else
                 simdisk_fail(b.disk, &(struct simdisk_fault){.kinds = SIMDISK_CHANGES, .nth = 1, .sticky = true, .error = -EIO});
         (void)rig_create(&b.r, "x", S_IFREG);
@@ -478,11 +484,22 @@ static Suite *contract(void) {
         Suite *s = suite_create("store contract");
         TCase *t = tcase_create("both");
         tcase_set_timeout(t, 120);
-        const TTest *const tests[] = {
-                fresh_is_empty, kill_keeps_what_was_written_out, power_cut_keeps_what_was_flushed, clean_stop_leaves_nothing_to_replay,
-                nothing_is_taken_after_a_clean_stop, appends_go_on_beside_a_checkpoint, promises_and_epochs, replace_is_one_switch, log_is_read_back,
-                barriers_by_size, levels_change_while_running, one_at_a_time, trouble_and_rescue, failed_rescue, a_second_checkpoint_writes_nothing,
-                read_only_writes_nothing};
+        const TTest *const tests[] = {fresh_is_empty,
+                                      kill_keeps_what_was_written_out,
+                                      power_cut_keeps_what_was_flushed,
+                                      clean_stop_leaves_nothing_to_replay,
+                                      nothing_is_taken_after_a_clean_stop,
+                                      appends_go_on_beside_a_checkpoint,
+                                      promises_and_epochs,
+                                      replace_is_one_switch,
+                                      log_is_read_back,
+                                      barriers_by_size,
+                                      levels_change_while_running,
+                                      one_at_a_time,
+                                      trouble_and_rescue,
+                                      failed_rescue,
+                                      a_second_checkpoint_writes_nothing,
+                                      read_only_writes_nothing};
         for (size_t i = 0; i < ARRAY_LEN(tests); i++)
                 tcase_add_loop_test(t, tests[i], 0, IMPLEMENTATIONS);
         suite_add_tcase(s, t);

@@ -109,7 +109,8 @@ static int come_back(struct life *x, bool power_cut, uint64_t durable, uint64_t 
         errint_t e = rig_open(&x->r);
         if (e < 0 || x->r.loaded.read_only)
                 return complain(x, "does not open once the disk is well");
-        return rig_verify(&x->r, power_cut ? durable : MAX_OF(durable, written), end) < 0 ? complain(x, "not a state that it should be") : 0;
+        return rig_verify(&x->r, power_cut ? durable : MAX_OF(durable, written), end) < 0 ? complain(x, "not a state that it should be")
+                                                                                          : 0;
 }
 
 /* 0: the whole life passed; ret_hit: the fault was met. */
@@ -117,7 +118,10 @@ static int live(struct life *x, bool *ret_hit) {
         struct rig *r = &x->r;
         int ended = 0;
         lives++;
-        simdisk_fail(x->disk, &(struct simdisk_fault){.kinds = x->v->kinds, .path_part = x->v->path_part, .nth = x->nth, .sticky = x->v->sticky, .error = x->v->error});
+        simdisk_fail(
+                x->disk,
+                &(struct simdisk_fault){
+                        .kinds = x->v->kinds, .path_part = x->v->path_part, .nth = x->nth, .sticky = x->v->sticky, .error = x->v->error});
         x->where = "creation";
         errint_t e = rig_open(r);
         if (e < 0 && e != x->v->error)
@@ -158,7 +162,8 @@ static int all_lives(const struct variant *v, enum sync_level level, uint64_t st
         for (uint64_t nth = 1; hit; nth += stride) {
                 struct life x = {.v = v, .nth = nth, .level = level};
                 x.disk = simdisk_new(&(struct simdisk_config){.seed = nth});
-                rig_init(&x.r, &(struct store_config){.path = "d/db", .level = level, .log_size = LOG_SIZE, .boot_id = "1", .disk = simdisk_disk(x.disk)});
+                rig_init(&x.r, &(struct store_config){
+                                       .path = "d/db", .level = level, .log_size = LOG_SIZE, .boot_id = "1", .disk = simdisk_disk(x.disk)});
                 x.r.random = 77;
                 int bad = live(&x, &hit);
                 rig_done(&x.r);
@@ -172,7 +177,8 @@ static int all_lives(const struct variant *v, enum sync_level level, uint64_t st
 /* --- a disk that is full for a while --- */
 
 /* As the request layer does it: room first, then the operation. */
-static errint_t with_room(struct rig *r, uint64_t bytes, bool frees, errint_t (*fn)(struct rig *r, const char *name, const void *p, size_t n), const char *name, const void *p) {
+static errint_t with_room(struct rig *r, uint64_t bytes, bool frees,
+                          errint_t (*fn)(struct rig *r, const char *name, const void *p, size_t n), const char *name, const void *p) {
         errint_t e = r->store->ops->reserve(r->store, bytes, frees);
         if (e < 0)
                 return e;
@@ -197,7 +203,11 @@ static int full_disk(uint64_t seed, size_t size) {
         char name[16];
         int bad = 0;
         uint8_t *data = xmalloc(size);
-        rig_init(&r, &(struct store_config){.path = "d/db", .log_size = 512 * KIB, .boot_id = "1", .level = (enum sync_level)(seed % 3), .disk = simdisk_disk(disk)});
+        rig_init(&r, &(struct store_config){.path = "d/db",
+                                            .log_size = 512 * KIB,
+                                            .boot_id = "1",
+                                            .level = (enum sync_level)(seed % 3),
+                                            .disk = simdisk_disk(disk)});
         r.random = seed;
         bad |= rig_open(&r) < 0;
         simdisk_set_capacity(disk, simdisk_used(disk) + 300 * KIB + rig_random(&r, MIB));
@@ -246,8 +256,8 @@ static int full_disk(uint64_t seed, size_t size) {
         end = r.state.pos.seq;
         bad = bad ? bad : rig_stop(&r) < 0 ? 8 : rig_open(&r) < 0 ? 9 : rig_verify(&r, end, end) < 0 ? 10 : 0;
         if (bad)
-                fprintf(stderr, "full disk, seed %" PRIu64 ", size %zu: point %d, made %d, refused %d, again %d, error %d, %s\n", seed, size, bad, made, refusals, again, r.error,
-                        r.loaded.reason);
+                fprintf(stderr, "full disk, seed %" PRIu64 ", size %zu: point %d, made %d, refused %d, again %d, error %d, %s\n", seed,
+                        size, bad, made, refusals, again, r.error, r.loaded.reason);
         rig_done(&r);
         simdisk_free(disk);
         free(data);

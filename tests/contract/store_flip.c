@@ -47,7 +47,9 @@ static int sample_make(struct sample *x, bool with_log) {
         *x = (struct sample){.disk = simdisk_new(NULL)};
         x->contents = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
         x->names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-        rig_init(&x->r, &(struct store_config){.path = "d/db", .level = LEVEL_FILESYSTEM, .log_size = 64 * KIB, .boot_id = "1", .disk = simdisk_disk(x->disk)});
+        rig_init(&x->r,
+                 &(struct store_config){
+                         .path = "d/db", .level = LEVEL_FILESYSTEM, .log_size = 64 * KIB, .boot_id = "1", .disk = simdisk_disk(x->disk)});
         x->r.random = 5;
         if (rig_open(&x->r) < 0)
                 return -1;
@@ -152,7 +154,8 @@ static int flip(const struct sample *x, const char *path, uint64_t at, uint8_t b
         if (l.wrong)
                 bad = "something is served that never was";
         if (bad)
-                fprintf(stderr, "%s, byte %" PRIu64 ", bits %02x%s: %s (%s)\n", path, at, bits, read_only ? ", read-only" : "", bad, r.loaded.reason);
+                fprintf(stderr, "%s, byte %" PRIu64 ", bits %02x%s: %s (%s)\n", path, at, bits, read_only ? ", read-only" : "", bad,
+                        r.loaded.reason);
         rig_done(&r);
         simdisk_free(disk);
         return bad ? -1 : 0;
@@ -178,7 +181,8 @@ static int flip_all(const struct sample *x, const char *path, uint64_t stride) {
         for (uint64_t at = 0, i = 0; at < size; at += is_zero(x, path, at) ? 512 * (1 + stride / 50) : stride, i++)
                 if (flip(x, path, at, bits[i % ARRAY_LEN(bits)], i % 16 == 0, &t) < 0)
                         return -1;
-        printf("%-14s %8" PRIu64 " flips: %" PRIu64 " refused, %" PRIu64 " opened for rescue, %" PRIu64 " without effect\n", path, t.flips, t.refused, t.rescued, t.unseen);
+        printf("%-14s %8" PRIu64 " flips: %" PRIu64 " refused, %" PRIu64 " opened for rescue, %" PRIu64 " without effect\n", path, t.flips,
+               t.refused, t.rescued, t.unseen);
         return 0;
 }
 
@@ -189,8 +193,8 @@ int main(int argc, char **argv) {
         (void)mallopt(M_TRIM_THRESHOLD, 512 << 20);
         for (int with_log = 0; with_log < 2; with_log++) {
                 struct sample x;
-                if (sample_make(&x, with_log) < 0 || flip_all(&x, "d/db", full ? 1 : 97) < 0 || flip_all(&x, "d/db-oplog", full ? 3 : 401) < 0 ||
-                    flip_all(&x, "d/db-content", full ? 17 : 1009) < 0)
+                if (sample_make(&x, with_log) < 0 || flip_all(&x, "d/db", full ? 1 : 97) < 0 ||
+                    flip_all(&x, "d/db-oplog", full ? 3 : 401) < 0 || flip_all(&x, "d/db-content", full ? 17 : 1009) < 0)
                         return EXIT_FAILURE;
                 sample_free(&x);
         }

@@ -50,7 +50,8 @@ static void run_begin(struct run *x, enum sync_level level, uint64_t seed, const
         *x = (struct run){.what = what, .seed = seed};
         x->disk = simdisk_new(&(struct simdisk_config){.seed = seed, .history = true});
         x->told = g_array_new(FALSE, FALSE, sizeof(struct told));
-        rig_init(&x->r, &(struct store_config){.path = "d/db", .level = level, .log_size = LOG_SIZE, .boot_id = "1", .disk = simdisk_disk(x->disk)});
+        rig_init(&x->r, &(struct store_config){
+                                .path = "d/db", .level = level, .log_size = LOG_SIZE, .boot_id = "1", .disk = simdisk_disk(x->disk)});
         x->r.random = seed;
 }
 static void run_end(struct run *x) {
@@ -116,7 +117,8 @@ static int cut_all_ways(struct run *x, uint64_t at, unsigned draws) {
         if (!bad)
                 bad = cut(x, &(struct simdisk_crash){.at = at, .keep = SIMDISK_KEPT, .seed = at}, false);
         for (uint64_t i = 0; i < draws && !bad; i++)
-                bad = cut(x, &(struct simdisk_crash){.at = at, .keep = i % 2 ? SIMDISK_TORN : SIMDISK_WHOLE, .seed = at * 31 + i}, i % 4 == 0);
+                bad = cut(x, &(struct simdisk_crash){.at = at, .keep = i % 2 ? SIMDISK_TORN : SIMDISK_WHOLE, .seed = at * 31 + i},
+                          i % 4 == 0);
         return bad;
 }
 
@@ -131,7 +133,8 @@ static int sequence(enum sync_level level, const unsigned *ops, size_t n, bool c
         if (rig_open(&x.r) < 0)
                 return -1;
         rig_bytes(&x.r, base, sizeof(base));
-        if (rig_create(&x.r, "b", 0100644) < 0 || rig_replace(&x.r, "b", base, sizeof(base)) < 0 || rig_checkpoint(&x.r, CHECKPOINT_NORMAL) < 0)
+        if (rig_create(&x.r, "b", 0100644) < 0 || rig_replace(&x.r, "b", base, sizeof(base)) < 0 ||
+            rig_checkpoint(&x.r, CHECKPOINT_NORMAL) < 0)
                 return -1;
         simdisk_settle(x.disk);
         tell(&x);
@@ -162,11 +165,13 @@ static int exhaustive(bool full) {
         for (int level = LEVEL_NONE; level <= LEVEL_FILE; level++)
                 for (unsigned a = 0; a < RIG_FIXED; a++) {
                         unsigned ops[2] = {a, 0};
-                        if (sequence((enum sync_level)level, ops, 1, false, true) < 0 || sequence((enum sync_level)level, ops, 1, true, full) < 0)
+                        if (sequence((enum sync_level)level, ops, 1, false, true) < 0 ||
+                            sequence((enum sync_level)level, ops, 1, true, full) < 0)
                                 return -1;
                         for (unsigned b = 0; b < RIG_FIXED; b++) {
                                 ops[1] = b;
-                                if (full && (sequence((enum sync_level)level, ops, 2, false, true) < 0 || sequence((enum sync_level)level, ops, 2, true, false) < 0))
+                                if (full && (sequence((enum sync_level)level, ops, 2, false, true) < 0 ||
+                                             sequence((enum sync_level)level, ops, 2, true, false) < 0))
                                         return -1;
                         }
                 }

@@ -33,7 +33,8 @@ errint_t rig_open(struct rig *r) {
         state_done(&r->state);
         state_init(&r->state);
         free(r->loaded.damaged);
-        errint_t e = r->memory ? store_open_memory(&r->config, &r->state, &r->loaded, &r->store) : store_open_sqlite(&r->config, &r->state, &r->loaded, &r->store);
+        errint_t e = r->memory ? store_open_memory(&r->config, &r->state, &r->loaded, &r->store)
+                               : store_open_sqlite(&r->config, &r->state, &r->loaded, &r->store);
         if (e == 0) {
                 r->epoch = MAX_OF(r->epoch, r->state.pos.epoch);
                 r->written = r->durable = 0;
@@ -61,14 +62,16 @@ errint_t rig_verify(struct rig *r, uint64_t at_least, uint64_t at_most) {
         uint64_t seq = r->state.pos.seq;
         char fault[256] = "";
         if (seq < at_least || seq > at_most || seq >= r->digests->len) {
-                fprintf(stderr, "came back at operation %ju, expected %ju to %ju\n", (uintmax_t)seq, (uintmax_t)at_least, (uintmax_t)at_most);
+                fprintf(stderr, "came back at operation %ju, expected %ju to %ju\n", (uintmax_t)seq, (uintmax_t)at_least,
+                        (uintmax_t)at_most);
                 return -EBADMSG;
         }
         if (!hash128_equal(state_digest(&r->state), g_array_index(r->digests, struct hash128, seq))) {
                 fprintf(stderr, "came back at operation %ju, but not as it was\n", (uintmax_t)seq);
                 return -EBADMSG;
         }
-        if (tree_check(r->state.tree, fault, sizeof(fault)) < 0 || !hash128_equal(tree_digest(r->state.tree), tree_digest_recompute(r->state.tree))) {
+        if (tree_check(r->state.tree, fault, sizeof(fault)) < 0 ||
+            !hash128_equal(tree_digest(r->state.tree), tree_digest_recompute(r->state.tree))) {
                 fprintf(stderr, "came back at operation %ju with a bad tree: %s\n", (uintmax_t)seq, fault);
                 return -EBADMSG;
         }
@@ -93,8 +96,12 @@ errint_t rig_apply(struct rig *r, const struct op *op) {
         PRE(e == 0);
         note_digest(r);
         if (r->store) {
-                const struct store_record rec = {
-                        .pos = r->state.pos, .op = &decoded, .head = head.data, .head_len = head.len, .changes = &r->changes, .state = &r->state};
+                const struct store_record rec = {.pos = r->state.pos,
+                                                 .op = &decoded,
+                                                 .head = head.data,
+                                                 .head_len = head.len,
+                                                 .changes = &r->changes,
+                                                 .state = &r->state};
                 e = r->store->ops->append(r->store, &rec);
         }
         enc_done(&head);
@@ -173,7 +180,8 @@ errint_t rig_create(struct rig *r, const char *name, uint32_t mode) {
         return rig_apply(r, &op);
 }
 
-static errint_t write_extents(struct rig *r, const char *name, uint32_t flags, uint64_t keep, uint64_t size, const struct extent *x, size_t n_x, const void *p, size_t n) {
+static errint_t write_extents(struct rig *r, const char *name, uint32_t flags, uint64_t keep, uint64_t size, const struct extent *x,
+                              size_t n_x, const void *p, size_t n) {
         struct op op = {.kind = OP_WRITE,
                         .write = {.ino = rig_lookup(r, name), .flags = flags, .keep = keep, .size = size, .extents = x, .n_extents = n_x},
                         .payload = {.form = FORM_RAW, .raw_len = n, .data = p, .len = n}};
@@ -200,8 +208,9 @@ errint_t rig_unlink(struct rig *r, const char *name) {
         return rig_apply(r, &op);
 }
 static errint_t rename_flags(struct rig *r, const char *from, const char *to, uint32_t flags) {
-        struct op op = {.kind = OP_RENAME,
-                        .rename = {.parent = INO_ROOT, .name = name_of(from), .new_parent = INO_ROOT, .new_name = name_of(to), .flags = flags}};
+        struct op op = {
+                .kind = OP_RENAME,
+                .rename = {.parent = INO_ROOT, .name = name_of(from), .new_parent = INO_ROOT, .new_name = name_of(to), .flags = flags}};
         return rig_apply(r, &op);
 }
 errint_t rig_rename(struct rig *r, const char *from, const char *to) {
@@ -316,7 +325,10 @@ static errint_t any_name_change(struct rig *r, const char *name) {
                 return rig_apply(r, &op);
         case 4: /* move below a directory */
                 op = (struct op){.kind = OP_RENAME,
-                                 .rename = {.parent = INO_ROOT, .name = name_of(name), .new_parent = rig_lookup(r, any_name(r)), .new_name = name_of("in")}};
+                                 .rename = {.parent = INO_ROOT,
+                                            .name = name_of(name),
+                                            .new_parent = rig_lookup(r, any_name(r)),
+                                            .new_name = name_of("in")}};
                 return rig_apply(r, &op);
         default:
                 return rig_create(r, name, types[rig_random(r, ARRAY_LEN(types))]);
@@ -332,7 +344,10 @@ static errint_t any_adopt(struct rig *r, const char *name) {
                 return e;
         rig_bytes(r, p, n);
         op = (struct op){.kind = OP_ADOPT,
-                         .adopt = {.ino = r->result.ino, .parent = INO_ROOT, .name = name_of(name), .attr = {.ino = r->result.ino, .mode = S_IFREG | 0600, .size = n}},
+                         .adopt = {.ino = r->result.ino,
+                                   .parent = INO_ROOT,
+                                   .name = name_of(name),
+                                   .attr = {.ino = r->result.ino, .mode = S_IFREG | 0600, .size = n}},
                          .payload = {.raw_len = n, .data = p, .len = n}};
         return rig_apply(r, &op);
 }

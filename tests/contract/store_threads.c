@@ -69,7 +69,12 @@ static int round_of(uint64_t seed, bool memory, int operations) {
         struct simdisk *disk = simdisk_new(&(struct simdisk_config){.seed = seed});
         struct store_backing *backing = store_backing_new();
         struct rig r;
-        rig_init(&r, &(struct store_config){.path = "d/db", .level = (enum sync_level)(seed % 3), .log_size = 256 * KIB, .boot_id = "1", .disk = simdisk_disk(disk), .backing = backing});
+        rig_init(&r, &(struct store_config){.path = "d/db",
+                                            .level = (enum sync_level)(seed % 3),
+                                            .log_size = 256 * KIB,
+                                            .boot_id = "1",
+                                            .disk = simdisk_disk(disk),
+                                            .backing = backing});
         r.memory = memory;
         r.random = seed;
         struct shared x = {.r = &r};
@@ -100,8 +105,8 @@ static int round_of(uint64_t seed, bool memory, int operations) {
         else
                 simdisk_crash(disk, &(struct simdisk_crash){.at = SIMDISK_NOW, .keep = SIMDISK_ANY, .seed = seed});
         bad |= x.failed || rig_open(&r) < 0 || r.loaded.read_only || rig_verify(&r, durable, end) < 0;
-        printf("seed %" PRIu64 ": %" PRIu64 " operations, %" PRIu64 " barriers, %" PRIu64 " checkpoints, %" PRIu64 " read back%s\n", seed, end, x.barriers, x.checkpoints,
-               x.read, bad ? ": FAILED" : "");
+        printf("seed %" PRIu64 ": %" PRIu64 " operations, %" PRIu64 " barriers, %" PRIu64 " checkpoints, %" PRIu64 " read back%s\n", seed,
+               end, x.barriers, x.checkpoints, x.read, bad ? ": FAILED" : "");
         rig_done(&r);
         simdisk_free(disk);
         store_backing_free(backing);

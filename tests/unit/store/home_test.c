@@ -202,7 +202,8 @@ START_TEST(plain_sqlite_reads_it) {
         OK(rig_write_out(&r));
         ck_assert_int_eq(query(path, "SELECT count(*) FROM inodes", out, sizeof(out)), SQLITE_BUSY); /* the daemon has it */
         OK(rig_stop(&r));
-        const char *text = "SELECT printf('%o ', mode) || (SELECT data FROM contents WHERE contents.ino = inodes.ino) FROM entries JOIN inodes ON inodes.ino ="
+        const char *text = "SELECT printf('%o ', mode) || (SELECT data FROM contents WHERE contents.ino = inodes.ino) FROM entries JOIN "
+                           "inodes ON inodes.ino ="
                            " entries.ino WHERE entries.parent = 1 AND name = 'hosts'";
         ck_assert_int_eq(query(path, text, out, sizeof(out)), SQLITE_ROW);
         ck_assert_str_eq(out, "100644 127.0.0.1 localhost");

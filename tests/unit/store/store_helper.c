@@ -3,8 +3,11 @@
 
 void bed_begin(struct bed *b, uint64_t log_size) {
         *b = (struct bed){.disk = simdisk_new(NULL)};
-        struct store_config config = {
-                .path = DB, .level = LEVEL_FILESYSTEM, .log_size = log_size ? log_size : 256 * KIB, .boot_id = "1", .disk = simdisk_disk(b->disk)};
+        struct store_config config = {.path = DB,
+                                      .level = LEVEL_FILESYSTEM,
+                                      .log_size = log_size ? log_size : 256 * KIB,
+                                      .boot_id = "1",
+                                      .disk = simdisk_disk(b->disk)};
         rig_init(&b->r, &config);
         OK(rig_open(&b->r));
 }

@@ -273,7 +273,8 @@ START_TEST(check_writes_nothing) {
                         OK(rig_stop(&b.r));
                 if (state == 2) { /* a hot journal: cut off in the middle of a checkpoint */
                         OK(rig_create(&b.r, "x", S_IFREG));
-                        simdisk_fail(b.disk, &(struct simdisk_fault){.kinds = SIMDISK_SYNC, .path_part = DB, .nth = 6, .sticky = true, .error = -EIO});
+                        simdisk_fail(b.disk, &(struct simdisk_fault){
+                                                     .kinds = SIMDISK_SYNC, .path_part = DB, .nth = 6, .sticky = true, .error = -EIO});
                         ck_assert_int_eq(rig_checkpoint(&b.r, CHECKPOINT_NORMAL), -EIO);
                         end++;
                         digest = tree_digest(b.r.state.tree);
@@ -313,7 +314,8 @@ START_TEST(no_half_database) {
                 struct rig r;
                 bool exists = false;
                 rig_init(&r, &(struct store_config){.path = DB, .log_size = 64 * KIB, .boot_id = "1", .disk = simdisk_disk(d)});
-                simdisk_fail(d, &(struct simdisk_fault){.kinds = SIMDISK_WRITE | SIMDISK_SYNC, .path_part = DB, .nth = nth, .error = -ENOSPC});
+                simdisk_fail(d,
+                             &(struct simdisk_fault){.kinds = SIMDISK_WRITE | SIMDISK_SYNC, .path_part = DB, .nth = nth, .error = -ENOSPC});
                 errint_t e = rig_open(&r);
                 if (e < 0) {
                         OK(simdisk_disk(d)->ops->exists(simdisk_disk(d), DB, &exists));

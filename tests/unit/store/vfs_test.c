@@ -26,7 +26,8 @@ static int number(sqlite3 *db, const char *text) {
         sqlite3_finalize(st);
         return n;
 }
-static const char setup[] = "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=PERSIST; PRAGMA synchronous=FULL; CREATE TABLE t(a); INSERT INTO t VALUES(1),(2);";
+static const char setup[] = "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=PERSIST; PRAGMA synchronous=FULL; CREATE TABLE t(a); "
+                            "INSERT INTO t VALUES(1),(2);";
 
 START_TEST(bytes_and_flushes_are_counted) {
         struct simdisk *d = simdisk_new(NULL);
@@ -107,7 +108,8 @@ START_TEST(transactions_are_atomic) {
                         sqlite3_close(again);
                         vfs_free(w);
                         if (seed % 2)
-                                ck_assert_uint_eq(simdisk_calls(cut, SIMDISK_WRITE | SIMDISK_SYNC | SIMDISK_TRUNCATE | SIMDISK_UNLINK), changes);
+                                ck_assert_uint_eq(simdisk_calls(cut, SIMDISK_WRITE | SIMDISK_SYNC | SIMDISK_TRUNCATE | SIMDISK_UNLINK),
+                                                  changes);
                         simdisk_free(cut);
                 }
         ck_assert(before > 0 && after > 0);
