@@ -42,6 +42,8 @@ struct ctl_server {
         pthread_mutex_t lock;
         struct ctl_call *answered; /* protected by lock */
         bool stopping, ending;     /* protected by lock */
+        bool quiet;                /* protected by lock: the thread has seen `stopping` and runs no command any more */
+        pthread_cond_t changed;
         /* The thread's own: */
         struct client clients[CTL_CLIENTS_MAX];
         uint64_t next_id;
@@ -315,6 +317,10 @@ static void *server_main(void *arg) {
         for (;;) {
                 (void)pthread_mutex_lock(&s->lock);
                 bool stopping = s->stopping, ending = s->ending;
+                if (stopping || ending) {
+                        s->quiet = true;
+                        (void)pthread_cond_broadcast(&s->changed);
+                }
                 (void)pthread_mutex_unlock(&s->lock);
                 if (ending)
                         return NULL;
@@ -359,6 +365,7 @@ errint_t ctl_server_start(const struct ctl_server_config *config, struct ctl_ser
         for (size_t i = 0; i < CTL_CLIENTS_MAX; i++)
                 s->clients[i].fd = -1;
         (void)pthread_mutex_init(&s->lock, NULL);
+        (void)pthread_cond_init(&s->changed, NULL);
         error = open_listener(s->path, &s->listener);
         if (error == 0 && (s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
                 error = -errno;
@@ -378,27 +385,34 @@ errint_t ctl_server_start(const struct ctl_server_config *config, struct ctl_ser
 }
 
 void ctl_server_stop(struct ctl_server *s) {
+        (void)unlink(s->path); /* gone already if somebody emptied the directory */
         (void)pthread_mutex_lock(&s->lock);
         s->stopping = true;
-        (void)pthread_mutex_unlock(&s->lock);
         wake(s);
+        while (!s->quiet)
+                (void)pthread_cond_wait(&s->changed, &s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
 }
 
 void ctl_server_free(struct ctl_server *s) {
         if (!s)
                 return;
+        ctl_server_stop(s);
         (void)pthread_mutex_lock(&s->lock);
         s->ending = true;
         (void)pthread_mutex_unlock(&s->lock);
         wake(s);
         (void)pthread_join(s->thread, NULL);
         take_answers(s);
-        (void)unlink(s->path); /* gone already if somebody emptied the directory */
-        for (size_t i = 0; i < CTL_CLIENTS_MAX; i++)
+        for (size_t i = 0; i < CTL_CLIENTS_MAX; i++) {
+                if (s->clients[i].out)
+                        client_write(&s->clients[i]); /* as much as the socket takes */
                 client_close(&s->clients[i]);
+        }
         cleanup_fdp_(&s->listener);
         cleanup_fdp_(&s->wake);
         (void)pthread_mutex_destroy(&s->lock);
+        (void)pthread_cond_destroy(&s->changed);
         free(s->path);
         free(s);
 }

@@ -404,7 +404,6 @@ errint_t daemon_stop(struct daemon *d, bool failed) {
                         log_error("the database could not be closed properly: %s; the next start replays the log", strerror(-error));
         }
         fuse_edge_free(atomic_exchange(&d->edge, NULL)); /* stopped before the engine, which invalidates until it ends */
-        ctl_server_free(d->ctl);
         fs_free(d->fs);
         if (d->net)
                 d->net->ops->close(d->net);
@@ -418,6 +417,7 @@ errint_t daemon_stop(struct daemon *d, bool failed) {
                 logging_discard();
         shared_state_free(d->state);
         rundir_close(d->rundir);
+        ctl_server_free(d->ctl); /* last: `coterie stop` waits for it */
         the_daemon = NULL;
         return error;
 }

@@ -545,6 +545,7 @@ static void refuse_leftovers(struct engine *e) {
                         engine_finish(e, ev->request, &result);
                 free(ev);
         }
+        waiters_done(steal_pointer(&e->checkpoint_waiters), -EROFS);
         g_hash_table_iter_init(&it, e->requests);
         while (g_hash_table_iter_next(&it, NULL, &value)) {
                 g_hash_table_iter_steal(&it);

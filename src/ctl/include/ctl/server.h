@@ -31,6 +31,8 @@ struct ctl_server_config {
 };
 struct ctl_server;
 errint_t ctl_server_start(const struct ctl_server_config *config, struct ctl_server **ret);
-/* Takes no new connections and requests; calls under way may still answer until ctl_server_free, which removes the socket and closes. */
+/* Removes the socket and takes no new connections and requests; no command runs after it returns. Calls under way may still be answered. */
 void ctl_server_stop(struct ctl_server *s);
+/* Sends what was answered and closes: whoever waits for the end of the connection knows then that the daemon has ended. Every call must
+ * have been answered. Not from the server's thread. */
 void ctl_server_free(struct ctl_server *s);
