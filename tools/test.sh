@@ -45,7 +45,7 @@ run() {
         shift 2
         local report=$PWD/$dir/report.xml
         rm -f "$report"
-        ctest --test-dir "$dir" -L "^($labels)\$" -j 2 --output-on-failure --no-tests=error --output-junit "$report" \
+        ctest --test-dir "$dir" -L "^($labels)\$" -j 2 --timeout 300 --output-on-failure --no-tests=error --output-junit "$report" \
                 --test-output-size-passed 8000 --test-output-size-failed 200000 --test-output-truncation head "$@" </dev/null || true
         local counts p f s line first=yes
         if ! counts=$(tests/lib/count_junit.py "$report"); then
