@@ -1,6 +1,8 @@
 /* Contents: canonical form, edits against a flat buffer, holes, digests, sharing. */
 #include "helper.h"
 
+#include <pthread.h>
+
 #define MAX (10 * BLOB_CHUNK)
 
 static void assert_is(const struct blob *b, const uint8_t *p, size_t n) {
@@ -233,6 +235,38 @@ START_TEST(sums_roll) {
 }
 END_TEST
 
+/* Threads that read, count, edit and drop one content at once; what a thread sanitizer has to say about it is the test. */
+static void *share(void *arg) {
+        struct blob *b = arg;
+        uint8_t buf[100];
+        struct hash128 h = blob_digest(b);
+        for (uint64_t i = 0; i < 300; i++) {
+                struct blob *mine = blob_ref(b), *edited = NULL;
+                struct extent x = {i * 997 % (4 * BLOB_CHUNK), 3, EXTENT_DATA};
+                must(blob_edit(mine, BLOB_KEEP_ALL, &x, 1, "new", 3, BLOB_KEEP_ALL, &edited) == 0);
+                must(hash128_equal(blob_digest(mine), h));
+                blob_unref(mine);
+                must(!hash128_equal(blob_digest(edited), h));
+                must(blob_read(edited, x.offset, buf, 3) == 3 && memcmp(buf, "new", 3) == 0);
+                blob_unref(edited);
+        }
+        blob_unref(b);
+        return NULL;
+}
+START_TEST(threads) {
+        static uint8_t p[4 * BLOB_CHUNK + 10];
+        struct blob *b = NULL;
+        pthread_t t[4];
+        memset(p, 5, sizeof(p));
+        ck_assert_int_eq(blob_from_bytes(p, _i == 0 ? sizeof(p) : 1000, &b), 0);
+        for (size_t i = 0; i < ARRAY_LEN(t); i++)
+                ck_assert_int_eq(pthread_create(&t[i], NULL, share, blob_ref(b)), 0);
+        blob_unref(b);
+        for (size_t i = 0; i < ARRAY_LEN(t); i++)
+                ck_assert_int_eq(pthread_join(t[i], NULL), 0);
+}
+END_TEST
+
 Suite *suite_blob(void) {
         Suite *s = suite_create("blob");
         TCase *c = tcase_create("blob");
@@ -245,6 +279,7 @@ Suite *suite_blob(void) {
         tcase_add_loop_test(c, random_edits, 0, 10);
         tcase_add_loop_test(c, sums_roll, 0, 5);
         tcase_add_test(c, every_cut);
+        tcase_add_loop_test(c, threads, 0, 2);
         tcase_add_test(c, versions_share_chunks);
         tcase_add_test(c, digests_differ);
         suite_add_tcase(s, c);
