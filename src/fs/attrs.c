@@ -134,6 +134,7 @@ void fs_setattr(struct fs *fs, const struct fs_caller *c, uint64_t ino, const st
                 r->ops->err(r, error);
                 return;
         }
+        PRE(n || !size);
         if (size && !more_than_size(s)) {
                 truncate_alone(fs, n, r);
                 return;

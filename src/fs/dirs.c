@@ -76,14 +76,9 @@ static void finish_barrier(struct gate *g, errint_t error) {
 
 /* fsync of any directory is the full barrier: all that is gathered, of all files, then everything onto the medium. */
 void fs_fsyncdir(struct fs *fs, uint64_t ino, struct fs_reply *r) {
-        size_t n = 0;
         (void)ino;
         struct gate *g = gate_new(fs, r, finish_barrier);
         g->barrier = true;
-        cleanup_free struct node **all = node_all(fs, &n);
-        for (size_t i = 0; i < n; i++) {
-                gate_fail(g, node_flush_behind(all[i], g));
-                node_unref(all[i]);
-        }
+        flush_all_behind(fs, g);
         gate_pass(g);
 }

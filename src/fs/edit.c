@@ -64,6 +64,7 @@ static uint64_t data_in(const struct extent *x, size_t n) {
 
 /* What lies under the new extent goes; what it cuts stays as remnants; neighbours of its kind melt into it. */
 static void edit_lay(struct edit *e, struct extent x) {
+        PRE(e->n == 0 || e->extents);
         uint64_t end = extent_end(&x);
         struct extent *last = e->n > 0 ? &e->extents[e->n - 1] : NULL;
         if (last && last->kind == x.kind && x.offset >= last->offset &&
@@ -111,7 +112,7 @@ void edit_zero(struct edit *e, uint64_t offset, uint64_t length) {
 }
 
 void edit_truncate(struct edit *e, uint64_t size) {
-        PRE(!e->append);
+        PRE(!e->append && (e->n == 0 || e->extents));
         size_t n = edit_seek(e, size);
         if (n < e->n && e->extents[n].offset < size) {
                 e->extents[n].length = size - e->extents[n].offset;

@@ -110,7 +110,9 @@ static struct op_result apply_to_orphan(const struct flight *f, struct tree *t) 
         }
         if (r == 0)
                 r = tree_apply_orphan(t, &op, &result);
-        return r < 0 ? (struct op_result){.error = r} : result;
+        if (r < 0)
+                result = (struct op_result){.error = r};
+        return result;
 }
 
 /* Its bytes now come from the tree, or from nowhere. */

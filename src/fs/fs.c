@@ -56,15 +56,10 @@ static void finish_shutdown(struct gate *g, errint_t error) {
 }
 
 void fs_shutdown(struct fs *fs, void (*done)(void *ctx), void *ctx) {
-        size_t n = 0;
         struct gate *g = gate_new(fs, NULL, finish_shutdown);
         g->on_done = done;
         g->ctx = ctx;
-        cleanup_free struct node **all = node_all(fs, &n);
-        for (size_t i = 0; i < n; i++) {
-                gate_fail(g, node_flush_behind(all[i], g));
-                node_unref(all[i]);
-        }
+        flush_all_behind(fs, g);
         gate_pass(g);
 }
 
@@ -200,13 +195,13 @@ static errint_t keep_orphan(struct tree *to, const struct tree *from, uint64_t i
 
 void fs_replaced(struct fs *fs, struct state *old) {
         struct tree *now = fs->config.state->state.tree;
-        size_t n = 0;
-        cleanup_free struct node **all = node_all(fs, &n);
-        for (size_t i = 0; i < n; i++) {
-                (void)pthread_mutex_lock(&all[i]->lock);
-                if (all[i]->pinned)
-                        all[i]->pinned = tree_pin(now, all[i]->ino) == 0 || keep_orphan(now, old->tree, all[i]->ino) == 0;
-                (void)pthread_mutex_unlock(&all[i]->lock);
-                node_unref(all[i]);
+        GPtrArray *all = node_all(fs);
+        for (guint i = 0; i < all->len; i++) {
+                struct node *n = g_ptr_array_index(all, i);
+                (void)pthread_mutex_lock(&n->lock);
+                if (n->pinned)
+                        n->pinned = tree_pin(now, n->ino) == 0 || keep_orphan(now, old->tree, n->ino) == 0;
+                (void)pthread_mutex_unlock(&n->lock);
         }
+        g_ptr_array_unref(all);
 }

@@ -91,7 +91,8 @@ struct node *node_find(struct fs *fs, uint64_t ino); /* NULL: none */
 struct node *node_ref(struct node *n);
 void node_unref(struct node *n); /* with no lock held but the state's */
 DEFINE_FREEP(node_unref, struct node)
-struct node **node_all(struct fs *fs, size_t *ret_n); /* references to all there are now */
+GPtrArray *node_all(struct fs *fs); /* references to all there are now, given back with the array */
+void flush_all_behind(struct fs *fs, struct gate *g); /* all of them; g waits for everything under way */
 /* The first handle pins the inode in the tree. -ENOENT. */
 errint_t node_open(struct node *n);
 void node_open_locked(struct node *n, struct tree *t); /* under the write lock, for an inode that is certainly there */

@@ -104,7 +104,7 @@ static void finish_plain(struct flight *f, const struct op_result *r) {
 
 static errint_t new_inode(struct fs *fs, const struct fs_caller *c, uint64_t parent, const char *name, uint32_t mode, struct fs_reply *r,
                           struct flight **ret) {
-        struct birth b;
+        struct birth b = {0};
         errint_t error = new_name_check(fs, parent, name);
         if (error == 0)
                 error = birth_make(fs, c, parent, mode, &b);
@@ -166,18 +166,19 @@ void fs_symlink(struct fs *fs, const struct fs_caller *c, uint64_t parent, const
 
 /* --- new inodes that are open at once. Pinned while the state is still locked by the apply: nobody can remove them in between. */
 
-static void open_new(struct flight *f, struct tree *t, uint64_t ino) {
+static struct node *open_new(struct flight *f, struct tree *t, uint64_t ino) {
         struct node *n = node_get(f->fs, ino);
         struct fs_caller c = {.uid = f->op.caller.uid, .gid = f->op.caller.gid, .pid = f->op.caller.pid};
         node_open_locked(n, t);
         f->handle = handle_new(n, HANDLE_FILE, f->flags, &c);
         f->handle->caller = f->op.caller;
         f->handle->caller_known = true;
+        return n;
 }
 
 static void created(struct flight *f, struct state *s, const struct op_result *r) {
         if (r->error == 0 && !f->handle)
-                open_new(f, s->tree, r->ino);
+                (void)open_new(f, s->tree, r->ino);
 }
 
 static void finish_create(struct flight *f, const struct op_result *r) {
@@ -245,19 +246,17 @@ static void tmpfile_made(struct flight *f, struct state *s, const struct op_resu
         if (f->failed < 0)
                 return;
         f->failed = tmpfile_acl(s->tree, a.ino, f);
-        if (f->failed == 0)
-                open_new(f, s->tree, a.ino);
+        struct node *n = f->failed == 0 ? open_new(f, s->tree, a.ino) : NULL;
         tree_unpin(s->tree, a.ino); /* pinned by tree_orphan_new, and by its node now: once is enough */
-        if (f->failed < 0)
+        if (!n)
                 return;
-        struct node *n = f->handle->node;
         (void)pthread_mutex_lock(&n->lock);
         n->tmpfile = true;
         (void)pthread_mutex_unlock(&n->lock);
 }
 
 void fs_tmpfile(struct fs *fs, const struct fs_caller *c, uint64_t parent, uint32_t mode, int flags, struct fs_reply *r) {
-        struct birth b;
+        struct birth b = {0};
         fs_count(fs, METRIC_OPENS, 1);
         errint_t error = fs_is_virtual(parent) ? -EPERM : fs_writable(fs);
         if (error == 0)

@@ -72,23 +72,24 @@ void node_unref(struct node *n) {
                 node_free(n);
 }
 
-struct node **node_all(struct fs *fs, size_t *ret_n) {
-        struct node **all = NULL;
-        size_t n = 0;
+static void unref_node(gpointer n) {
+        node_unref(n);
+}
+
+GPtrArray *node_all(struct fs *fs) {
+        GPtrArray *all = g_ptr_array_new_with_free_func(unref_node);
         for (size_t i = 0; i < FS_SHARDS; i++) {
                 struct shard *s = &fs->shards[i];
                 GHashTableIter iter;
                 gpointer value;
                 (void)pthread_mutex_lock(&s->lock);
-                all = xrealloc(all, (n + g_hash_table_size(s->nodes) + 1) * sizeof(*all));
                 g_hash_table_iter_init(&iter, s->nodes);
                 while (g_hash_table_iter_next(&iter, NULL, &value)) {
-                        all[n] = value;
-                        all[n++]->refs++;
+                        ((struct node *)value)->refs++;
+                        g_ptr_array_add(all, value);
                 }
                 (void)pthread_mutex_unlock(&s->lock);
         }
-        *ret_n = n;
         return all;
 }
 

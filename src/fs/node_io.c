@@ -114,3 +114,10 @@ errint_t node_flush_behind(struct node *n, struct gate *g) {
         (void)pthread_mutex_unlock(&n->lock);
         return r;
 }
+
+void flush_all_behind(struct fs *fs, struct gate *g) {
+        GPtrArray *all = node_all(fs);
+        for (guint i = 0; i < all->len; i++)
+                gate_fail(g, node_flush_behind(g_ptr_array_index(all, i), g));
+        g_ptr_array_unref(all);
+}

@@ -60,8 +60,10 @@ size_t reply_blob(struct blob *b, uint64_t offset, size_t n, struct fs_reply *r)
         cleanup_free struct iovec *many = NULL;
         size_t most = (n / BLOB_CHUNK + 2) * 2 /* a chunk's data, and the zeros behind */, done = 0;
         int n_iov = 0;
-        if (most > ARRAY_LEN(few))
-                iov = many = xmalloc(most * sizeof(*iov));
+        if (most > ARRAY_LEN(few)) {
+                many = xmalloc(most * sizeof(*many));
+                iov = many;
+        }
         while (done < n) {
                 const uint8_t *p = NULL;
                 size_t len = MIN_OF(blob_span(b, offset + done, &p), n - done);
