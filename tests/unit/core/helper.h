@@ -64,3 +64,4 @@ Suite *suite_tree_meta(void);
 Suite *suite_tree_local(void);
 Suite *suite_tree_restore(void);
 Suite *suite_tree_size(void);
+Suite *suite_tree_memory(void);

@@ -3,7 +3,7 @@
 int main(void) {
         Suite *(*const suites[])(void) = {suite_change,     suite_settings,     suite_op,          suite_vectors,      suite_sessions,
                                           suite_state,      suite_tree,         suite_tree_rename, suite_tree_content, suite_tree_meta,
-                                          suite_tree_local, suite_tree_restore, suite_tree_size};
+                                          suite_tree_local, suite_tree_restore, suite_tree_size,   suite_tree_memory};
         SRunner *r = srunner_create(suite_blob());
         for (size_t i = 0; i < ARRAY_LEN(suites); i++)
                 srunner_add_suite(r, suites[i]());
