@@ -29,15 +29,19 @@ int cli_ask(const struct cli *cli, size_t n, const char *const *words, struct ct
         errint_t error = ctl_connect(cli->run_dir, &fd);
 
         if (error == -ENOENT || error == -ECONNREFUSED || error == -ENOTDIR)
-                return cli_fail(cli, CTL_NO_DAEMON, "no coteried runs with the run directory %s; start it, or give the right one with --run-dir", cli->run_dir);
+                return cli_fail(cli, CTL_NO_DAEMON,
+                                "no coteried runs with the run directory %s; start it, or give the right one with --run-dir", cli->run_dir);
         if (error == -EACCES)
-                return cli_fail(cli, CTL_FAILED, "no right to speak with the daemon at %s; run as root or as the daemon's user", cli->run_dir);
+                return cli_fail(cli, CTL_FAILED, "no right to speak with the daemon at %s; run as root or as the daemon's user",
+                                cli->run_dir);
         if (error == 0)
                 error = ctl_ask(fd, n, words, NULL, NULL, ret);
         if (error == -ECONNRESET)
-                return cli_fail(cli, CTL_NO_DAEMON, "the daemon closed the connection; it may be stopping, or you are neither root nor its user");
+                return cli_fail(cli, CTL_NO_DAEMON,
+                                "the daemon closed the connection; it may be stopping, or you are neither root nor its user");
         if (error == -EPROTO)
-                return cli_fail(cli, CTL_FAILED, "the daemon speaks another version of the control protocol; use the coterie that came with it");
+                return cli_fail(cli, CTL_FAILED,
+                                "the daemon speaks another version of the control protocol; use the coterie that came with it");
         if (error < 0)
                 return cli_fail(cli, CTL_FAILED, "%s", strerror(-error));
         if (ret->status == CTL_OK)

@@ -15,11 +15,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BENCH_SIZE_MIN 1u
-#define BENCH_SIZE_MAX (64u * 1024u * 1024u)
-#define BENCH_THREADS_MAX 64u
+#define BENCH_SIZE_MIN     1u
+#define BENCH_SIZE_MAX     (64u * 1024u * 1024u)
+#define BENCH_THREADS_MAX  64u
 #define BENCH_CHANGE_EVERY 512u /* a changed word per so many bytes */
-#define MB 1e6
+#define MB                 1e6
 
 struct bench {
         struct cli *cli;
@@ -68,13 +68,15 @@ static void fill_random(struct writer *w, size_t n, bool whole) {
 
 /* Lines as configuration files have them: words repeat, values differ. */
 static void fill_text(struct writer *w, size_t n) {
-        static const char *const words[] = {"server", "listen", "address", "port", "timeout", "enabled", "path", "user", "group", "limit", "cache", "log"};
+        static const char *const words[] = {"server", "listen", "address", "port",  "timeout", "enabled",
+                                            "path",   "user",   "group",   "limit", "cache",   "log"};
         size_t at = 0;
 
         while (at < n) {
                 char line[96];
                 uint64_t r = next_random(&w->seed);
-                int len = snprintf(line, sizeof(line), "%s.%s = %" PRIu64 "\n", words[r % ARRAY_LEN(words)], words[(r >> 8) % ARRAY_LEN(words)], (r >> 16) % 100000);
+                int len = snprintf(line, sizeof(line), "%s.%s = %" PRIu64 "\n", words[r % ARRAY_LEN(words)],
+                                   words[(r >> 8) % ARRAY_LEN(words)], (r >> 16) % 100000);
                 size_t part = MIN_OF((size_t)len, n - at);
                 memcpy(w->buffer + at, line, part);
                 at += part;
@@ -120,7 +122,8 @@ static void *writer_main(void *arg) {
 
         fill_random(w, b->size_max, true);
         for (uint64_t i = 0; !atomic_load(&b->stop); i++) {
-                size_t n = (size_t)(b->size_min + (b->size_max > b->size_min ? next_random(&w->seed) % (b->size_max - b->size_min + 1) : 0));
+                size_t n =
+                        (size_t)(b->size_min + (b->size_max > b->size_min ? next_random(&w->seed) % (b->size_max - b->size_min + 1) : 0));
                 if (b->text)
                         fill_text(w, n);
                 else
@@ -171,7 +174,8 @@ static void find_disk(struct bench *b) {
         char real[4096];
         json_t *s = NULL;
 
-        if (ctl_connect(b->cli->run_dir, &fd) == 0 && ctl_ask(fd, 1, (const char *const[]){"status"}, NULL, NULL, &r) == 0 && r.status == CTL_OK)
+        if (ctl_connect(b->cli->run_dir, &fd) == 0 && ctl_ask(fd, 1, (const char *const[]){"status"}, NULL, NULL, &r) == 0 &&
+            r.status == CTL_OK)
                 s = json_loadb(r.body, r.len, 0, NULL);
         const char *mount = json_string_value(json_object_get(s, "mountpoint")), *db = json_string_value(json_object_get(s, "database"));
         size_t n = mount ? strlen(mount) : 0;
@@ -180,7 +184,8 @@ static void find_disk(struct bench *b) {
                 b->stat_path[0] = '\0';
                 if (b->daemon) {
                         b->by_process = true;
-                        (void)snprintf(b->stat_path, sizeof(b->stat_path), "/proc/%" PRIu64 "/io", (uint64_t)json_integer_value(json_object_get(s, "pid")));
+                        (void)snprintf(b->stat_path, sizeof(b->stat_path), "/proc/%" PRIu64 "/io",
+                                       (uint64_t)json_integer_value(json_object_get(s, "pid")));
                 }
         }
         json_decref(s);
@@ -229,17 +234,19 @@ static struct sample take_sample(const struct bench *b, double start) {
 
 static void print_header(const struct bench *b) {
         if (!b->cli->json)
-                (void)printf("%9s %9s %10s %9s %9s %12s %8s\n", "seconds", "files", "MB", "MB/s", "avg MB/s", b->by_process ? "disk MB*" : "disk MB", "ampl.");
+                (void)printf("%9s %9s %10s %9s %9s %12s %8s\n", "seconds", "files", "MB", "MB/s", "avg MB/s",
+                             b->by_process ? "disk MB*" : "disk MB", "ampl.");
 }
 
-static void print_sample(const struct bench *b, const struct sample *first, const struct sample *before, const struct sample *s, const char *kind) {
+static void print_sample(const struct bench *b, const struct sample *first, const struct sample *before, const struct sample *s,
+                         const char *kind) {
         double rate = s->at > before->at ? (double)(s->bytes - before->bytes) / MB / (s->at - before->at) : 0;
         double average = s->at > 0 ? (double)s->bytes / MB / s->at : 0;
         double disk = s->has_disk ? (double)(s->disk - first->disk) : 0, amplification = s->bytes > 0 ? disk / (double)s->bytes : 0;
 
         if (b->cli->json) {
-                json_t *o = json_pack("{s:s, s:f, s:I, s:I, s:f, s:f}", "kind", kind, "seconds", s->at, "files", (json_int_t)s->count, "bytes", (json_int_t)s->bytes,
-                                      "mb_per_second", rate, "average_mb_per_second", average);
+                json_t *o = json_pack("{s:s, s:f, s:I, s:I, s:f, s:f}", "kind", kind, "seconds", s->at, "files", (json_int_t)s->count,
+                                      "bytes", (json_int_t)s->bytes, "mb_per_second", rate, "average_mb_per_second", average);
                 if (s->has_disk) {
                         (void)json_object_set_new(o, "disk_bytes", json_integer((json_int_t)disk));
                         (void)json_object_set_new(o, "amplification", json_real(amplification));
@@ -249,10 +256,11 @@ static void print_sample(const struct bench *b, const struct sample *first, cons
                 (void)putchar('\n');
                 json_decref(o);
         } else if (s->has_disk) {
-                (void)printf("%9.2f %9" PRIu64 " %10.2f %9.2f %9.2f %12.2f %8.2f%s\n", s->at, s->count, (double)s->bytes / MB, rate, average, disk / MB, amplification,
-                             strcmp(kind, "settled") == 0 ? "  settled" : "");
+                (void)printf("%9.2f %9" PRIu64 " %10.2f %9.2f %9.2f %12.2f %8.2f%s\n", s->at, s->count, (double)s->bytes / MB, rate,
+                             average, disk / MB, amplification, strcmp(kind, "settled") == 0 ? "  settled" : "");
         } else {
-                (void)printf("%9.2f %9" PRIu64 " %10.2f %9.2f %9.2f %12s %8s\n", s->at, s->count, (double)s->bytes / MB, rate, average, "-", "-");
+                (void)printf("%9.2f %9" PRIu64 " %10.2f %9.2f %9.2f %12s %8s\n", s->at, s->count, (double)s->bytes / MB, rate, average, "-",
+                             "-");
         }
         (void)fflush(stdout);
 }
@@ -286,7 +294,10 @@ static int run_bench(struct bench *b) {
         print_header(b);
         for (; started < b->threads; started++) {
                 struct writer *w = &writers[started];
-                *w = (struct writer){.b = b, .index = started, .buffer = xmalloc(b->size_max + sizeof(uint64_t)), .seed = (uint64_t)time(NULL) * 1000003u + started + 1};
+                *w = (struct writer){.b = b,
+                                     .index = started,
+                                     .buffer = xmalloc(b->size_max + sizeof(uint64_t)),
+                                     .seed = (uint64_t)time(NULL) * 1000003u + started + 1};
                 if (pthread_create(&w->thread, NULL, writer_main, w) != 0) {
                         free(w->buffer);
                         atomic_store(&b->error, -EAGAIN);
@@ -362,8 +373,14 @@ static bool take_value(struct bench *b, const char *name, const char *value) {
 }
 
 int cli_bench(struct cli *cli, int argc, char **argv) {
-        struct bench b = {
-                .cli = cli, .size_min = 65536, .size_max = 65536, .max_bytes = 64u << 20, .max_time_s = 30, .interval_s = 1, .threads = 1, .files = 16};
+        struct bench b = {.cli = cli,
+                          .size_min = 65536,
+                          .size_max = 65536,
+                          .max_bytes = 64u << 20,
+                          .max_time_s = 30,
+                          .interval_s = 1,
+                          .threads = 1,
+                          .files = 16};
         struct stat st;
 
         if (argc < 2 || strcmp(argv[0], "write") != 0)
@@ -383,7 +400,8 @@ int cli_bench(struct cli *cli, int argc, char **argv) {
                         else
                                 value = argv[++i];
                         if (!take_value(&b, name, value))
-                                return cli_fail(cli, CTL_USAGE, "%s %s is not understood or out of range; coterie bench --help", name, value);
+                                return cli_fail(cli, CTL_USAGE, "%s %s is not understood or out of range; coterie bench --help", name,
+                                                value);
                 } else
                         return cli_usage(cli);
         }

@@ -29,14 +29,17 @@ static void print_result(const struct cli *cli, const char *path, const struct s
 
         hash128_text(r->digest, digest);
         if (cli->json) {
-                json_t *o = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:O}", "database", path, "inodes", (json_int_t)r->inodes, "entries",
-                                      (json_int_t)r->entries, "content_bytes", (json_int_t)r->content_bytes, "log_records", (json_int_t)r->log_records, "epoch",
-                                      (json_int_t)r->pos.epoch, "sequence", (json_int_t)r->pos.seq, "digest", digest, "faults", (json_int_t)r->faults, "lines", faults);
+                json_t *o =
+                        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:O}", "database", path, "inodes", (json_int_t)r->inodes,
+                                  "entries", (json_int_t)r->entries, "content_bytes", (json_int_t)r->content_bytes, "log_records",
+                                  (json_int_t)r->log_records, "epoch", (json_int_t)r->pos.epoch, "sequence", (json_int_t)r->pos.seq,
+                                  "digest", digest, "faults", (json_int_t)r->faults, "lines", faults);
                 cli_print_json(o);
                 json_decref(o);
                 return;
         }
-        (void)printf("%s: %" PRIu64 " inodes, %" PRIu64 " entries, %" PRIu64 " bytes of content, %" PRIu64 " log records, position (%" PRIu64 ", %" PRIu64 "), digest %s: ",
+        (void)printf("%s: %" PRIu64 " inodes, %" PRIu64 " entries, %" PRIu64 " bytes of content, %" PRIu64
+                     " log records, position (%" PRIu64 ", %" PRIu64 "), digest %s: ",
                      path, r->inodes, r->entries, r->content_bytes, r->log_records, r->pos.epoch, r->pos.seq, digest);
         if (r->faults == 0)
                 (void)printf("no fault\n");

@@ -2,19 +2,23 @@
 #include "cli.h"
 
 const struct cli_command cli_commands[] = {
-        {"status", "[--json]", "what the daemon is doing", "  coterie status\n  coterie status --json | jq .counters.log_bytes\n", cli_status},
+        {"status", "[--json]", "what the daemon is doing", "  coterie status\n  coterie status --json | jq .counters.log_bytes\n",
+         cli_status},
         {"members", "[--json]", "the members of the view", "  coterie members\n", cli_members},
         {"sync", "[--checkpoint]", "wait until everything is on the medium",
-         "With --checkpoint everything is brought home to the database as well, so that plain sqlite3 reads it.\n\n  coterie sync\n  coterie sync --checkpoint\n",
+         "With --checkpoint everything is brought home to the database as well, so that plain sqlite3 reads it.\n\n  coterie sync\n  "
+         "coterie sync --checkpoint\n",
          cli_sync},
         {"get", "[NAME] [--json]", "show settings", "  coterie get\n  coterie get sync_level\n", cli_get},
         {"set", "NAME=VALUE…", "change settings",
-         "Settings of scope cluster are replicated and kept; those of scope mount hold until the daemon ends: to keep one, write it to the\n"
+         "Settings of scope cluster are replicated and kept; those of scope mount hold until the daemon ends: to keep one, write it to "
+         "the\n"
          "configuration file. An empty value restores the default of a cluster setting.\n\n"
          "  coterie set sync_level=file\n  coterie set file_size_max=32M\n",
          cli_set},
         {"check", "DATABASE [--json]", "check a database that is not in use",
-         "Prints one line per fault. Exit code 0: none; 1: faults, or it cannot be checked.\n\n  coterie check /var/lib/coterie/tree.db\n", cli_check},
+         "Prints one line per fault. Exit code 0: none; 1: faults, or it cannot be checked.\n\n  coterie check /var/lib/coterie/tree.db\n",
+         cli_check},
         {"bench", "write DIRECTORY [OPTIONS]", "write files and count the bytes to disk",
          "  --size SIZE|MIN..MAX  of a file: 4K to 16M (64K)\n"
          "  --max-bytes SIZE      stop after so many (64M)\n"

@@ -48,7 +48,8 @@ static int run(struct cli *cli, const struct cli_command *command, int argc, cha
 
 static int bad_option(const struct cli *cli, const char *option) {
         char quoted[96];
-        return cli_fail(cli, CTL_USAGE, "unknown option %s; coterie --help shows the usage", log_quote(option, strlen(option), quoted, sizeof(quoted)));
+        return cli_fail(cli, CTL_USAGE, "unknown option %s; coterie --help shows the usage",
+                        log_quote(option, strlen(option), quoted, sizeof(quoted)));
 }
 
 int main(int argc, char **argv) {
@@ -79,7 +80,8 @@ int main(int argc, char **argv) {
         }
         const struct cli_command *command = find(argv[i]);
         if (!command)
-                return cli_fail(&cli, CTL_USAGE, "unknown command %s; coterie --help lists them", log_quote(argv[i], strlen(argv[i]), quoted, sizeof(quoted)));
+                return cli_fail(&cli, CTL_USAGE, "unknown command %s; coterie --help lists them",
+                                log_quote(argv[i], strlen(argv[i]), quoted, sizeof(quoted)));
         cli.command = command->name;
         return run(&cli, command, argc - i - 1, argv + i + 1);
 }

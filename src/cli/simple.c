@@ -19,8 +19,8 @@ static void setting_row(struct table *t, const json_t *o) {
         cleanup_free char *v = json_is_string(value) ? xstrdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
         cleanup_free char *d = json_is_string(def) ? xstrdup(json_string_value(def)) : json_dumps(def, JSON_ENCODE_ANY);
 
-        table_row(t, (const char *const[]){json_string_value(json_object_get(o, "name")), v, unit ? unit : "", d, json_string_value(json_object_get(o, "scope")),
-                                           json_string_value(json_object_get(o, "help"))});
+        table_row(t, (const char *const[]){json_string_value(json_object_get(o, "name")), v, unit ? unit : "", d,
+                                           json_string_value(json_object_get(o, "scope")), json_string_value(json_object_get(o, "help"))});
 }
 
 int cli_get(struct cli *cli, int argc, char **argv) {

@@ -8,8 +8,12 @@ static const char *text(const json_t *o, const char *key) {
         const char *s = json_string_value(json_object_get(o, key));
         return s ? s : "";
 }
-static uint64_t number(const json_t *o, const char *key) { return (uint64_t)json_integer_value(json_object_get(o, key)); }
-static bool flag(const json_t *o, const char *key) { return json_is_true(json_object_get(o, key)); }
+static uint64_t number(const json_t *o, const char *key) {
+        return (uint64_t)json_integer_value(json_object_get(o, key));
+}
+static bool flag(const json_t *o, const char *key) {
+        return json_is_true(json_object_get(o, key));
+}
 
 static void line(struct table *t, const char *name, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static void line(struct table *t, const char *name, const char *fmt, ...) {
@@ -37,8 +41,9 @@ static void written_line(struct table *t, const json_t *counters) {
         cli_bytes(number(counters, "content_bytes"), content, sizeof(content));
         cli_bytes(number(counters, "home_bytes"), home, sizeof(home));
         line(t, "written", "log %s, content %s, home %s", log, content, home);
-        line(t, "operations", "%" PRIu64 " (%" PRIu64 " refused), %" PRIu64 " barriers, %" PRIu64 " checkpoints", number(counters, "operations"),
-             number(counters, "operations_refused"), number(counters, "barriers"), number(counters, "checkpoints"));
+        line(t, "operations", "%" PRIu64 " (%" PRIu64 " refused), %" PRIu64 " barriers, %" PRIu64 " checkpoints",
+             number(counters, "operations"), number(counters, "operations_refused"), number(counters, "barriers"),
+             number(counters, "checkpoints"));
 }
 
 static void print_status(const json_t *s) {
@@ -48,11 +53,13 @@ static void print_status(const json_t *s) {
 
         line(t, "mount", "%s (%s, pid %" PRIu64 ")", text(s, "mountpoint"), text(s, "mode"), number(s, "pid"));
         line(t, "database", "%s", text(s, "database"));
-        line(t, "state", "%s%s%s%s", flag(s, "writable") ? "writable" : "read-only", reason[0] ? ": " : "", reason, flag(store, "waiting") ? " (waiting for the disk)" : "");
-        line(t, "position", "epoch %" PRIu64 ", sequence %" PRIu64 ", stable up to %" PRIu64 ", on the medium up to %" PRIu64, number(s, "epoch"), number(s, "sequence"),
-             number(s, "stable_sequence"), number(store, "flushed_sequence"));
+        line(t, "state", "%s%s%s%s", flag(s, "writable") ? "writable" : "read-only", reason[0] ? ": " : "", reason,
+             flag(store, "waiting") ? " (waiting for the disk)" : "");
+        line(t, "position", "epoch %" PRIu64 ", sequence %" PRIu64 ", stable up to %" PRIu64 ", on the medium up to %" PRIu64,
+             number(s, "epoch"), number(s, "sequence"), number(s, "stable_sequence"), number(store, "flushed_sequence"));
         line(t, "digest", "%s", text(s, "digest"));
-        line(t, "sync level", "%s (%s, at least every %s or %s)", text(s, "sync_level"), text(s, "sync_method"), text(s, "commit_interval"), text(s, "commit_bytes"));
+        line(t, "sync level", "%s (%s, at least every %s or %s)", text(s, "sync_level"), text(s, "sync_method"), text(s, "commit_interval"),
+             text(s, "commit_bytes"));
         usage_lines(t, json_object_get(s, "usage"));
         written_line(t, json_object_get(s, "counters"));
         line(t, "members", "%zu", json_array_size(json_object_get(s, "members")));
@@ -86,7 +93,11 @@ static void print_members(const json_t *list) {
                 (void)snprintf(node, sizeof(node), "%" PRIu64, number(m, "node"));
                 (void)snprintf(pid, sizeof(pid), "%" PRIu64, number(m, "pid"));
                 (void)snprintf(seq, sizeof(seq), "%" PRIu64, number(m, "acked_sequence"));
-                table_row(t, (const char *const[]){node, text(m, "name"), pid, flag(m, "expelled") ? "expelled" : flag(m, "synced") ? "synced" : "joining", seq});
+                table_row(t, (const char *const[]){node, text(m, "name"), pid,
+                                                   flag(m, "expelled") ? "expelled"
+                                                   : flag(m, "synced") ? "synced"
+                                                                       : "joining",
+                                                   seq});
         }
         table_print(t, stdout);
         table_free(t);

@@ -76,7 +76,8 @@ static errint_t receive_answer(int fd, uint8_t **ret_memory, struct ctl_answer *
         return 0;
 }
 
-errint_t ctl_ask(int fd, size_t n, const char *const *words, void (*chunk)(void *ctx, const void *p, size_t n), void *ctx, struct ctl_result *ret) {
+errint_t ctl_ask(int fd, size_t n, const char *const *words, void (*chunk)(void *ctx, const void *p, size_t n), void *ctx,
+                 struct ctl_result *ret) {
         CLEANUP(enc_done) struct enc e;
         errint_t error;
 

@@ -21,9 +21,9 @@ struct client {
         size_t in_len, in_want;
         uint8_t *out;
         size_t out_len, out_at;
-        bool busy;           /* a call is under way: nothing is read meanwhile */
-        bool closing;        /* after the answer is written */
-        uint64_t begun_ms;   /* of an unfinished request or answer; 0: idle */
+        bool busy;         /* a call is under way: nothing is read meanwhile */
+        bool closing;      /* after the answer is written */
+        uint64_t begun_ms; /* of an unfinished request or answer; 0: idle */
 };
 
 struct ctl_call {
@@ -57,14 +57,18 @@ static uint64_t now_ms(void) {
 
 /* --- calls */
 
-size_t ctl_call_count(const struct ctl_call *c) { return c->request.n - 1; }
+size_t ctl_call_count(const struct ctl_call *c) {
+        return c->request.n - 1;
+}
 
 const char *ctl_call_word(const struct ctl_call *c, size_t i) {
         PRE(i + 1 < c->request.n);
         return c->request.words[i + 1];
 }
 
-void *ctl_call_ctx(const struct ctl_call *c) { return c->server->config.ctx; }
+void *ctl_call_ctx(const struct ctl_call *c) {
+        return c->server->config.ctx;
+}
 
 static void wake(struct ctl_server *s) {
         uint64_t one = 1;

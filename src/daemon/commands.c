@@ -7,7 +7,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static struct daemon *daemon_of(const struct ctl_call *c) { return ctl_call_ctx(c); }
+static struct daemon *daemon_of(const struct ctl_call *c) {
+        return ctl_call_ctx(c);
+}
 
 static void reply_text(struct ctl_call *c, char *body) {
         ctl_call_reply(c, CTL_OK, "", body, strlen(body));
@@ -19,15 +21,21 @@ static void reply_error(struct ctl_call *c, struct daemon *d, errint_t error, co
                 struct engine_status s;
                 engine_status(d->engine, &s);
                 ctl_call_fail(c, s.store_failed ? CTL_FAILED : CTL_NO_QUORUM, "%s: the node is read-only: %s", what,
-                              s.store_failed ? s.store_reason : s.repl.reason[0] ? s.repl.reason : "no quorum");
+                              s.store_failed     ? s.store_reason
+                              : s.repl.reason[0] ? s.repl.reason
+                                                 : "no quorum");
                 return;
         }
         ctl_call_fail(c, CTL_FAILED, "%s: %s", what, strerror(-error));
 }
 
-static void run_status(struct ctl_call *c) { reply_text(c, report_status(daemon_of(c))); }
+static void run_status(struct ctl_call *c) {
+        reply_text(c, report_status(daemon_of(c)));
+}
 
-static void run_metrics(struct ctl_call *c) { reply_text(c, report_metrics(daemon_of(c))); }
+static void run_metrics(struct ctl_call *c) {
+        reply_text(c, report_metrics(daemon_of(c)));
+}
 
 /* --- sync */
 
@@ -72,7 +80,9 @@ static void set_done(void *ctx, errint_t error) {
                 ctl_call_reply(c, CTL_OK, "", NULL, 0);
 }
 
-static void setting_done(void *ctx, const struct op_result *result) { set_done(ctx, result->error); }
+static void setting_done(void *ctx, const struct op_result *result) {
+        set_done(ctx, result->error);
+}
 
 static void set_replicated(struct ctl_call *c, const struct setting_info *info, const char *value) {
         struct daemon *d = daemon_of(c);
@@ -83,8 +93,9 @@ static void set_replicated(struct ctl_call *c, const struct setting_info *info, 
 
         settings_default(&tried);
         if (settings_set(&tried, info->name, strlen(info->name), value, strlen(value)) < 0) {
-                ctl_call_fail(c, CTL_USAGE, "%s: bad value; valid: %llu to %llu%s%s, with K, M or G, or nothing for the default", info->name,
-                              (unsigned long long)info->min, (unsigned long long)info->max, info->unit[0] ? " " : "", info->unit);
+                ctl_call_fail(c, CTL_USAGE, "%s: bad value; valid: %llu to %llu%s%s, with K, M or G, or nothing for the default",
+                              info->name, (unsigned long long)info->min, (unsigned long long)info->max, info->unit[0] ? " " : "",
+                              info->unit);
                 return;
         }
         env_system()->realtime(NULL, &op.time.sec, &op.time.nsec);
@@ -99,12 +110,15 @@ static void run_set(struct ctl_call *c) {
         if (info)
                 set_replicated(c, info, value);
         else if (!mount_setting_find(name))
-                ctl_call_fail(c, CTL_USAGE, "no setting is named %s; `coterie get` lists them", log_quote(name, strlen(name), quoted, sizeof(quoted)));
+                ctl_call_fail(c, CTL_USAGE, "no setting is named %s; `coterie get` lists them",
+                              log_quote(name, strlen(name), quoted, sizeof(quoted)));
         else if (mount_setting_set(daemon_of(c), name, value, set_done, c, reason) < 0)
                 ctl_call_fail(c, CTL_USAGE, "%s", reason);
 }
 
-static void set_text(json_t *o, const char *key, const char *value) { (void)json_object_set_new(o, key, json_string(value)); /* our own texts */ }
+static void set_text(json_t *o, const char *key, const char *value) {
+        (void)json_object_set_new(o, key, json_string(value)); /* our own texts */
+}
 
 static json_t *describe_replicated(const struct settings *s, const struct setting_info *info) {
         json_t *o = json_object();
@@ -154,7 +168,8 @@ static void run_get(struct ctl_call *c) {
                         (void)json_array_append_new(list, describe_mount(d, &m[i]));
         char quoted[96];
         if (json_array_size(list) == 0)
-                ctl_call_fail(c, CTL_USAGE, "no setting is named %s; `coterie get` lists them", log_quote(wanted, strlen(wanted), quoted, sizeof(quoted)));
+                ctl_call_fail(c, CTL_USAGE, "no setting is named %s; `coterie get` lists them",
+                              log_quote(wanted, strlen(wanted), quoted, sizeof(quoted)));
         else
                 reply_text(c, json_dumps(list, JSON_INDENT(2)));
         json_decref(list);
@@ -183,12 +198,8 @@ static void run_stop(struct ctl_call *c) {
 }
 
 const struct ctl_command daemon_commands[] = {
-        {"status", 0, 0, "status", run_status},
-        {"metrics", 0, 0, "metrics", run_metrics},
-        {"sync", 0, 1, "sync [checkpoint]", run_sync},
-        {"set", 2, 2, "set NAME VALUE", run_set},
-        {"get", 0, 1, "get [NAME]", run_get},
-        {"trace", 0, 0, "trace", run_trace},
+        {"status", 0, 0, "status", run_status},   {"metrics", 0, 0, "metrics", run_metrics}, {"sync", 0, 1, "sync [checkpoint]", run_sync},
+        {"set", 2, 2, "set NAME VALUE", run_set}, {"get", 0, 1, "get [NAME]", run_get},      {"trace", 0, 0, "trace", run_trace},
         {"stop", 0, 0, "stop", run_stop},
 };
 const size_t daemon_commands_n = ARRAY_LEN(daemon_commands);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CONFIG_LINE_MAX (OPTION_TEXT_MAX + 256u)
+#define CONFIG_LINE_MAX  (OPTION_TEXT_MAX + 256u)
 #define CONFIG_LINES_MAX 10000u
 
 static char *trim(char *s) {
@@ -33,7 +33,8 @@ static errint_t config_line(struct options *o, char *line, char reason[OPTIONS_R
         value = strchr(name, '=');
         if (!value) {
                 char quoted[96];
-                (void)snprintf(reason, OPTIONS_REASON, "no '=' in %s; write name = value", log_quote(name, strlen(name), quoted, sizeof(quoted)));
+                (void)snprintf(reason, OPTIONS_REASON, "no '=' in %s; write name = value",
+                               log_quote(name, strlen(name), quoted, sizeof(quoted)));
                 return -EINVAL;
         }
         *value++ = '\0';

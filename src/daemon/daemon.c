@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define PRIMARY_WAIT_MS 5000u /* standalone: the mount is announced when it can be written */
-#define STOP_FLUSH_MS 5000u
+#define STOP_FLUSH_MS   5000u
 #define STOP_QUIESCE_MS 2000u
 
 errint_t fault_set(struct fault *f, int exit, errint_t error, const char *fmt, ...) {
@@ -38,12 +38,18 @@ void daemon_request_stop(struct daemon *d, int exit_status) {
 
 /* --- hooks of the engine */
 
-static void hook_applied(void *ctx, void *done_ctx, const struct op_result *result) { fs_applied(((struct daemon *)ctx)->fs, done_ctx, result); }
-static void hook_replaced(void *ctx, struct state *old) { fs_replaced(((struct daemon *)ctx)->fs, old); }
+static void hook_applied(void *ctx, void *done_ctx, const struct op_result *result) {
+        fs_applied(((struct daemon *)ctx)->fs, done_ctx, result);
+}
+static void hook_replaced(void *ctx, struct state *old) {
+        fs_replaced(((struct daemon *)ctx)->fs, old);
+}
 static void hook_changed(void *ctx, const struct change_set *changes, uint64_t seq, bool local) {
         fs_changed(((struct daemon *)ctx)->fs, changes, seq, local);
 }
-static void invalidated(void *ctx, uint64_t seq) { engine_invalidated(((struct daemon *)ctx)->engine, seq); }
+static void invalidated(void *ctx, uint64_t seq) {
+        engine_invalidated(((struct daemon *)ctx)->engine, seq);
+}
 static void hook_invalidate(void *ctx, const struct change_set *changes, uint64_t seq, bool local) {
         struct daemon *d = ctx;
         struct fuse_edge *edge = atomic_load(&d->edge);
@@ -65,7 +71,9 @@ static void hook_invalidate_all(void *ctx, void *done_ctx) {
         else
                 engine_all_invalidated(done_ctx);
 }
-static void hook_tick(void *ctx, uint64_t now_ms) { fs_tick(((struct daemon *)ctx)->fs, now_ms); }
+static void hook_tick(void *ctx, uint64_t now_ms) {
+        fs_tick(((struct daemon *)ctx)->fs, now_ms);
+}
 static void hook_role(void *ctx, bool primary, const char *reason) {
         struct daemon *d = ctx;
 
@@ -117,7 +125,9 @@ static errint_t backend_virtual_text(void *ctx, const char *name, struct enc *e)
         return report_virtual(the_daemon, name, e);
 }
 
-static errint_t backend_writable_mount(void *ctx) { return the_daemon->options->read_only.number ? -EROFS : engine_writable(ctx); }
+static errint_t backend_writable_mount(void *ctx) {
+        return the_daemon->options->read_only.number ? -EROFS : engine_writable(ctx);
+}
 
 /* --- opening */
 
@@ -136,7 +146,9 @@ static errint_t open_store(struct daemon *d, struct fault *f) {
                                       .level = (enum sync_level)o->sync_level.number,
                                       .method = (enum sync_method)o->sync_method.number,
                                       .direct = o->direct.number != 0,
-                                      .padding = o->padding.number == 0 ? 0 : o->padding.number == 1 ? 512u : 4096u,
+                                      .padding = o->padding.number == 0   ? 0
+                                                 : o->padding.number == 1 ? 512u
+                                                                          : 4096u,
                                       .log_size = o->log_size.number,
                                       .barrier_bytes = o->commit_bytes.number,
                                       .boot_id = boot_id,
@@ -148,11 +160,13 @@ static errint_t open_store(struct daemon *d, struct fault *f) {
         errint_t error = store_open_sqlite(&config, state, &d->loaded, &d->store);
         shared_state_done_write(d->state);
         if (error < 0)
-                return d->loaded.reason[0] ? fault_set(f, 1, error, "database %s", d->loaded.reason) : fault_set(f, 1, error, "database %s: %s", o->db.text, strerror(-error));
+                return d->loaded.reason[0] ? fault_set(f, 1, error, "database %s", d->loaded.reason)
+                                           : fault_set(f, 1, error, "database %s: %s", o->db.text, strerror(-error));
         if (d->loaded.read_only)
                 log_error("mounted read-only for rescue: database %s", d->loaded.reason);
         else if (d->loaded.unclean)
-                log_notice("database was not closed properly; %llu operations replayed from the log", (unsigned long long)d->loaded.replayed);
+                log_notice("database was not closed properly; %llu operations replayed from the log",
+                           (unsigned long long)d->loaded.replayed);
         return 0;
 }
 
@@ -186,7 +200,8 @@ static void make_engine(struct daemon *d) {
                          .incarnation = env_random64(env_system()),
                          .promised = d->loaded.promised,
                          .adopted = d->loaded.adopted,
-                         .forgetful = d->loaded.fresh || (d->loaded.unclean && d->loaded.boot_changed && o->sync_level.number != LEVEL_FILE),
+                         .forgetful =
+                                 d->loaded.fresh || (d->loaded.unclean && d->loaded.boot_changed && o->sync_level.number != LEVEL_FILE),
                          .ack_timeout_ms = o->ack_timeout.number,
                          .forgetful_wait_ms = o->forgetful_wait.number,
                          .read_only_grace_ms = o->read_only_grace.number,
@@ -310,8 +325,8 @@ errint_t daemon_start(struct daemon *d, struct fault *f) {
 
         the_daemon = d;
         d->started_ms = env_monotonic_ns(env_system()) / 1000000u;
-        if ((error = rundir_open(d->options->run_dir.text, &d->rundir, f)) < 0 || (error = logging_start(d->options, rundir_path(d->rundir), f)) < 0 ||
-            (error = mountpoint_check(d->options->mountpoint, f)) < 0)
+        if ((error = rundir_open(d->options->run_dir.text, &d->rundir, f)) < 0 ||
+            (error = logging_start(d->options, rundir_path(d->rundir), f)) < 0 || (error = mountpoint_check(d->options->mountpoint, f)) < 0)
                 return error;
         mountpoint_warn_hidden(d->options->mountpoint);
         rundir_dump_on_assert(d->rundir, d->trace);

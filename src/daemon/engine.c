@@ -1,31 +1,11 @@
 /* engine.c: the monitor: events, the runner, requests. */
 #include "engine_internal.h"
 
-#include "base/log.h"
-#include <stdio.h>
 #include <string.h>
 
 struct event *event_new(enum event_kind kind, size_t extra) {
         struct event *ev = xcalloc(1, sizeof(*ev) + extra);
         ev->kind = kind;
-        return ev;
-}
-
-static void queue_init(struct event_queue *q) {
-        q->first = NULL;
-        q->tail = &q->first;
-}
-
-static void queue_push(struct event_queue *q, struct event *ev) {
-        ev->next = NULL;
-        *q->tail = ev;
-        q->tail = &ev->next;
-}
-
-static struct event *queue_pop(struct event_queue *q) {
-        struct event *ev = q->first;
-        if (ev && !(q->first = ev->next))
-                q->tail = &q->first;
         return ev;
 }
 
@@ -136,7 +116,8 @@ static void step_seq(struct engine *e, enum repl_event_kind kind, uint64_t seq) 
 }
 
 static void step_operation(struct engine *e, struct request *q, const struct op *op) {
-        struct repl_event ev = {.kind = REPL_REQUEST, .now_ms = engine_now_ms(e), .request = {.kind = REQUEST_OPERATION, .token = q->token}};
+        struct repl_event ev = {
+                .kind = REPL_REQUEST, .now_ms = engine_now_ms(e), .request = {.kind = REQUEST_OPERATION, .token = q->token}};
         struct op numbered = *op;
 
         (void)pthread_mutex_lock(&e->repl_lock);
@@ -154,7 +135,8 @@ static void step_operation(struct engine *e, struct request *q, const struct op 
 
 static void step_request(struct engine *e, struct request *q) {
         if (q->kind == REQUEST_BARRIER) {
-                struct repl_event ev = {.kind = REPL_REQUEST, .now_ms = engine_now_ms(e), .request = {.kind = REQUEST_BARRIER, .token = q->token}};
+                struct repl_event ev = {
+                        .kind = REPL_REQUEST, .now_ms = engine_now_ms(e), .request = {.kind = REQUEST_BARRIER, .token = q->token}};
                 g_hash_table_insert(e->requests, &q->token, q);
                 engine_step(e, &ev);
                 return;
@@ -260,7 +242,8 @@ void engine_finish(struct engine *e, struct request *q, const struct op_result *
         }
 }
 
-static struct request *request_new(struct engine *e, enum repl_request_kind kind, void (*done)(void *, const struct op_result *), void *ctx) {
+static struct request *request_new(struct engine *e, enum repl_request_kind kind, void (*done)(void *, const struct op_result *),
+                                   void *ctx) {
         struct request *q = NEW(struct request);
         q->token = atomic_fetch_add(&e->next_token, 1) + 1;
         q->kind = kind;
@@ -349,7 +332,8 @@ static void submit(struct engine *e, struct request *q, const struct op *op) {
         engine_run(e, ENGINE_BUDGET);
 }
 
-void engine_submit(struct engine *e, const struct op *op, void (*done)(void *ctx, const struct op_result *result), void *ctx, uint64_t *ret_token) {
+void engine_submit(struct engine *e, const struct op *op, void (*done)(void *ctx, const struct op_result *result), void *ctx,
+                   uint64_t *ret_token) {
         struct request *q = request_new(e, REQUEST_OPERATION, done, ctx);
 
         if (ret_token)
@@ -378,7 +362,8 @@ void engine_invalidated(struct engine *e, uint64_t seq) {
 }
 
 errint_t engine_writable(const struct engine *e) {
-        return atomic_load_explicit(&e->accepts, memory_order_relaxed) && !atomic_load_explicit(&e->failed, memory_order_relaxed) ? 0 : -EROFS;
+        return atomic_load_explicit(&e->accepts, memory_order_relaxed) && !atomic_load_explicit(&e->failed, memory_order_relaxed) ? 0
+                                                                                                                                  : -EROFS;
 }
 
 /* --- the request layer's backend */
@@ -391,8 +376,12 @@ static void backend_submit(void *ctx, struct op *op, void (*done)(void *, const 
                 *ret_token = q->token;
         submit(ctx, q, op);
 }
-static void backend_barrier(void *ctx, void (*done)(void *, const struct op_result *), void *done_ctx) { engine_barrier(ctx, done, done_ctx); }
-static void backend_withdraw(void *ctx, uint64_t token) { engine_withdraw(ctx, token); }
+static void backend_barrier(void *ctx, void (*done)(void *, const struct op_result *), void *done_ctx) {
+        engine_barrier(ctx, done, done_ctx);
+}
+static void backend_withdraw(void *ctx, uint64_t token) {
+        engine_withdraw(ctx, token);
+}
 static errint_t backend_reserve(void *ctx, uint64_t bytes, bool frees) {
         struct engine *e = ctx;
         errint_t error = engine_writable(e);
@@ -402,7 +391,9 @@ static void backend_release(void *ctx, uint64_t bytes) {
         struct engine *e = ctx;
         e->config.store->ops->release(e->config.store, bytes);
 }
-static errint_t backend_writable(void *ctx) { return engine_writable(ctx); }
+static errint_t backend_writable(void *ctx) {
+        return engine_writable(ctx);
+}
 static void backend_arm(void *ctx, uint64_t at_ms) {
         struct engine *e = ctx;
         engine_lock(e);
@@ -416,7 +407,9 @@ static void backend_realtime(void *ctx, struct timestamp *ret) {
         struct engine *e = ctx;
         e->config.env->realtime(e->config.env->ctx, &ret->sec, &ret->nsec);
 }
-static uint64_t backend_monotonic_ms(void *ctx) { return engine_now_ms(ctx); }
+static uint64_t backend_monotonic_ms(void *ctx) {
+        return engine_now_ms(ctx);
+}
 
 struct fs_backend engine_backend(struct engine *e) {
         return (struct fs_backend){
@@ -431,177 +424,4 @@ struct fs_backend engine_backend(struct engine *e) {
                 .monotonic_ms = backend_monotonic_ms,
                 .ctx = e,
         };
-}
-
-/* --- life */
-
-struct engine *engine_new(const struct engine_config *config) {
-        struct engine *e = NEW(struct engine);
-        pthread_condattr_t attr;
-
-        e->config = *config;
-        e->node = config->repl.node;
-        e->level = config->level;
-        e->commit_interval_ms = config->commit_interval_ms;
-        queue_init(&e->urgent);
-        queue_init(&e->queue);
-        e->unsent_tail = &e->unsent;
-        e->jobs_tail = &e->jobs;
-        (void)pthread_mutex_init(&e->lock, NULL);
-        (void)pthread_mutex_init(&e->repl_lock, NULL);
-        (void)pthread_condattr_init(&attr);
-        (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-        (void)pthread_cond_init(&e->engine_cond, &attr);
-        (void)pthread_cond_init(&e->store_cond, &attr);
-        (void)pthread_cond_init(&e->quiet_cond, &attr);
-        (void)pthread_condattr_destroy(&attr);
-        e->requests = g_hash_table_new(g_int64_hash, g_int64_equal);
-        enc_init(&e->head, OP_HEAD_MAX);
-        if (config->read_only_reason) {
-                atomic_store(&e->failed, true);
-                (void)snprintf(e->store_reason, sizeof(e->store_reason), "%s", config->read_only_reason);
-        }
-        e->shared = shared_state_write(config->state);
-        atomic_store(&e->appended_seq, e->shared->pos.seq);
-        atomic_store(&e->written_seq, e->shared->pos.seq);
-        e->checkpoint_seq = config->clean ? e->shared->pos.seq : UINT64_MAX;
-        e->repl = repl_new(&config->repl, e->shared);
-        shared_state_done_write(config->state);
-        return e;
-}
-
-void engine_set_hooks(struct engine *e, const struct engine_hooks *hooks) {
-        PRE(!e->started);
-        e->hooks = *hooks;
-}
-
-errint_t engine_start(struct engine *e, struct net *net) {
-        PRE(!e->started);
-        e->net = net;
-        if (pthread_create(&e->store_thread, NULL, engine_store_main, e) != 0)
-                return -EAGAIN;
-        if (pthread_create(&e->engine_thread, NULL, engine_thread_main, e) != 0) {
-                engine_lock(e);
-                e->store_ending = true;
-                (void)pthread_cond_signal(&e->store_cond);
-                engine_unlock(e);
-                (void)pthread_join(e->store_thread, NULL);
-                return -EAGAIN;
-        }
-        e->started = true;
-        struct event *ev = event_new(EVENT_REPL, 0);
-        ev->repl.kind = REPL_START;
-        ev->repl.start.random = env_random64(e->config.env);
-        engine_post(e, ev, false);
-        if (e->config.read_only_reason) {
-                ev = event_new(EVENT_REPL, 0);
-                ev->repl.kind = REPL_STORE_FAILED;
-                engine_post(e, ev, false);
-        }
-        return net->ops->start(net);
-}
-
-static void mono_deadline(uint64_t at_ms, struct timespec *ret) {
-        *ret = (struct timespec){.tv_sec = (time_t)(at_ms / 1000u), .tv_nsec = (long)(at_ms % 1000u) * 1000000L};
-}
-
-bool engine_quiesce(struct engine *e, uint64_t timeout_ms) {
-        struct timespec until;
-
-        mono_deadline(engine_now_ms(e) + timeout_ms, &until);
-        engine_lock(e);
-        e->quiescing = true;
-        while (atomic_load(&e->in_flight) > 0)
-                if (pthread_cond_timedwait(&e->quiet_cond, &e->lock, &until) == ETIMEDOUT)
-                        break;
-        e->quiescing = false;
-        engine_unlock(e);
-        return atomic_load(&e->in_flight) == 0;
-}
-
-static void stop_machine(struct engine *e) {
-        struct event *stop = event_new(EVENT_REPL, 0);
-        struct timespec until;
-
-        stop->repl.kind = REPL_STOP;
-        engine_post(e, stop, false);
-        mono_deadline(engine_now_ms(e) + ENGINE_STOP_MS, &until);
-        engine_lock(e);
-        while (!e->left)
-                if (pthread_cond_timedwait(&e->quiet_cond, &e->lock, &until) == ETIMEDOUT)
-                        break;
-        engine_unlock(e);
-}
-
-/* What could not be stepped any more: a store that stayed stuck. */
-static void refuse_leftovers(struct engine *e) {
-        const struct op_result result = {.error = -EIO};
-        GHashTableIter it;
-        void *value;
-        struct event *ev;
-
-        while ((ev = queue_pop(&e->urgent)) || (ev = queue_pop(&e->queue))) {
-                if (ev->kind == EVENT_REQUEST)
-                        engine_finish(e, ev->request, &result);
-                free(ev);
-        }
-        waiters_done(steal_pointer(&e->checkpoint_waiters), -EROFS);
-        g_hash_table_iter_init(&it, e->requests);
-        while (g_hash_table_iter_next(&it, NULL, &value)) {
-                g_hash_table_iter_steal(&it);
-                engine_finish(e, value, &result);
-                g_hash_table_iter_init(&it, e->requests);
-        }
-}
-
-errint_t engine_stop(struct engine *e) {
-        errint_t error;
-
-        PRE(e->started);
-        stop_machine(e);
-        engine_lock(e);
-        e->ending = true;
-        e->store_ending = true;
-        (void)pthread_cond_signal(&e->engine_cond);
-        (void)pthread_cond_signal(&e->store_cond);
-        engine_unlock(e);
-        (void)pthread_join(e->store_thread, NULL);
-        (void)pthread_join(e->engine_thread, NULL);
-        e->started = false;
-        error = engine_bring_home(e);
-        refuse_leftovers(e);
-        return error;
-}
-
-void engine_free(struct engine *e) {
-        PRE(!e->started);
-        refuse_leftovers(e); /* never started */
-        effects_drop_unsent(e);
-        repl_free(e->repl);
-        g_hash_table_destroy(e->requests);
-        enc_done(&e->head);
-        (void)pthread_cond_destroy(&e->engine_cond);
-        (void)pthread_cond_destroy(&e->store_cond);
-        (void)pthread_cond_destroy(&e->quiet_cond);
-        (void)pthread_mutex_destroy(&e->lock);
-        (void)pthread_mutex_destroy(&e->repl_lock);
-        free(e);
-}
-
-void engine_status(struct engine *e, struct engine_status *ret) {
-        memset(ret, 0, sizeof(*ret));
-        (void)pthread_mutex_lock(&e->repl_lock);
-        repl_status(e->repl, &ret->repl);
-        (void)pthread_mutex_unlock(&e->repl_lock);
-        engine_lock(e);
-        ret->level = e->level;
-        ret->commit_interval_ms = e->commit_interval_ms;
-        ret->flushed_seq = e->flushed_seq;
-        ret->stalled = e->stalled;
-        ret->store_failed = atomic_load(&e->failed);
-        memcpy(ret->store_reason, e->store_reason, sizeof(ret->store_reason));
-        engine_unlock(e);
-        ret->appended_seq = atomic_load(&e->appended_seq);
-        ret->written_seq = atomic_load(&e->written_seq);
-        ret->in_flight = atomic_load(&e->in_flight);
 }

@@ -150,7 +150,8 @@ static void effect_leave(struct engine *e) {
 static void effect_conflict(struct engine *e, const struct repl_effect *f) {
         metric_add(e->config.metrics, METRIC_CONFLICTS, 1);
         log_warning("conflict: operation (%llu, %llu), %zu bytes, was applied here but is not in the history taken over",
-                    (unsigned long long)f->conflict.pos.epoch, (unsigned long long)f->conflict.pos.seq, f->conflict.head_len + f->conflict.payload.len);
+                    (unsigned long long)f->conflict.pos.epoch, (unsigned long long)f->conflict.pos.seq,
+                    f->conflict.head_len + f->conflict.payload.len);
 }
 
 static void effect_run(struct engine *e, const struct repl_effect *f) {
@@ -261,7 +262,9 @@ static void net_quorum(void *ctx, const struct net_quorum *q) {
         engine_post(e, ev, false);
 }
 
-static void net_writable(void *ctx) { engine_post_call(ctx, effects_resend, NULL); }
+static void net_writable(void *ctx) {
+        engine_post_call(ctx, effects_resend, NULL);
+}
 
 static void closed_call(struct engine *e, void *ctx) {
         (void)ctx;

@@ -1,6 +1,7 @@
-/* engine_internal.h: what the engine's files share. engine.c: queue, monitor, requests. engine_effects.c: carrying out effects.
- * engine_store.c: the store's thread, barriers, checkpoints, trouble. engine_jobs.c: what the store does while nothing is stepped.
- * engine_timer.c: the engine's own thread. */
+/* engine_internal.h: what the engine's files share.
+ * engine.c: queue, monitor, requests. engine_life.c: making, stopping, status. engine_effects.c: carrying out effects, the transport's
+ * callbacks. engine_store.c: the store's thread, barriers, checkpoints, trouble. engine_jobs.c: what the store does while nothing is
+ * stepped. engine_timer.c: the engine's own thread. */
 #pragma once
 
 #include "daemon/engine.h"
@@ -41,6 +42,24 @@ struct event {
 struct event_queue {
         struct event *first, **tail;
 };
+
+static inline void queue_init(struct event_queue *q) {
+        q->first = NULL;
+        q->tail = &q->first;
+}
+
+static inline void queue_push(struct event_queue *q, struct event *ev) {
+        ev->next = NULL;
+        *q->tail = ev;
+        q->tail = &ev->next;
+}
+
+static inline struct event *queue_pop(struct event_queue *q) {
+        struct event *ev = q->first;
+        if (ev && !(q->first = ev->next))
+                q->tail = &q->first;
+        return ev;
+}
 
 struct message { /* refused by the transport; sent again in order */
         struct message *next;
@@ -89,6 +108,7 @@ struct engine {
         uint64_t pending_written, pending_flushed, pending_invalidated; /* 0: none; coalesced events */
         uint64_t timer_at[ENGINE_TIMERS], tick_at;                      /* 0: not armed */
         bool want_write_out, want_barrier;
+        uint64_t barrier_moves; /* barriers begun and ended: odd while one is under way */
         uint64_t retry_at; /* a checkpoint that found the disk full, with both halves full; 0: none */
         struct store_job *jobs, **jobs_tail;
         uint64_t dirty_since_ms; /* 0: all is on the medium, or the level does not ask for it */

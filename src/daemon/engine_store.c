@@ -204,7 +204,9 @@ static void retry_call(struct engine *e, void *ctx) {
                 checkpoint_start(e, CHECKPOINT_NORMAL);
 }
 
-void engine_retry(struct engine *e) { engine_post_call(e, retry_call, NULL); }
+void engine_retry(struct engine *e) {
+        engine_post_call(e, retry_call, NULL);
+}
 
 /* --- writing out, barriers */
 
@@ -252,16 +254,35 @@ void engine_want_barrier(struct engine *e, uint64_t seq) {
                 ask_barrier(e);
 }
 
+/* The store's count of bytes goes back to zero when a barrier has begun there: one that is under way, or came in between, is the one that
+ * was wanted, and no second one follows it for the same bytes. */
+static void barrier_by_size(struct engine *e) {
+        struct store *store = e->config.store;
+
+        engine_lock(e);
+        uint64_t moves = e->barrier_moves;
+        engine_unlock(e);
+        if (moves % 2 == 1 || !store->ops->wants_barrier(store))
+                return;
+        engine_lock(e);
+        if (e->barrier_moves == moves) {
+                e->want_barrier = true;
+                (void)pthread_cond_signal(&e->store_cond);
+        }
+        engine_unlock(e);
+}
+
 void engine_settle(struct engine *e) {
         struct store *store = e->config.store;
 
         engine_write_out(e);
         if (atomic_load_explicit(&e->troubled, memory_order_relaxed) || atomic_load_explicit(&e->failed, memory_order_relaxed))
                 return;
-        if (e->level == LEVEL_FILESYSTEM && store->ops->wants_barrier(store))
-                ask_barrier(e);
+        if (e->level == LEVEL_FILESYSTEM)
+                barrier_by_size(e);
         /* Once per position: what a checkpoint could not make better it does not better by being repeated. */
-        if (!e->checkpoint_running && e->exclusive == 0 && e->checkpoint_seq != atomic_load(&e->appended_seq) && store->ops->wants_checkpoint(store))
+        if (!e->checkpoint_running && e->exclusive == 0 && e->checkpoint_seq != atomic_load(&e->appended_seq) &&
+            store->ops->wants_checkpoint(store))
                 checkpoint_start(e, CHECKPOINT_NORMAL);
 }
 
@@ -313,9 +334,11 @@ static void thread_barrier(struct engine *e) {
 
         e->want_barrier = false;
         e->dirty_since_ms = 0;
+        e->barrier_moves++;
         engine_unlock(e);
         errint_t error = store->ops->barrier(store, &seq);
         engine_lock(e);
+        e->barrier_moves++;
         if (error < 0)
                 thread_trouble(e, error, "flushing the log");
         else
@@ -333,7 +356,9 @@ static void thread_job(struct engine *e) {
         engine_lock(e);
 }
 
-static bool interval_over(const struct engine *e) { return e->dirty_since_ms != 0 && engine_now_ms(e) >= e->dirty_since_ms + e->commit_interval_ms; }
+static bool interval_over(const struct engine *e) {
+        return e->dirty_since_ms != 0 && engine_now_ms(e) >= e->dirty_since_ms + e->commit_interval_ms;
+}
 
 static bool thread_work(struct engine *e) {
         bool may_write = !atomic_load(&e->troubled) && !atomic_load(&e->failed);
@@ -415,7 +440,9 @@ static void checkpoint_call(struct engine *e, void *ctx) {
                 checkpoint_start(e, CHECKPOINT_NORMAL);
 }
 
-void engine_checkpoint(struct engine *e, void (*done)(void *ctx, errint_t error), void *ctx) { engine_post_queued_call(e, checkpoint_call, waiter_new(done, ctx)); }
+void engine_checkpoint(struct engine *e, void (*done)(void *ctx, errint_t error), void *ctx) {
+        engine_post_queued_call(e, checkpoint_call, waiter_new(done, ctx));
+}
 
 /* --- the end: this thread is the only one left */
 

@@ -81,8 +81,8 @@ static void log_mounted(struct daemon *d) {
 
         shared_state_done_read(d->state);
         mount_setting_text(d, "sync_level", level, sizeof(level));
-        log_info("mounted %s, database %s, position (%llu, %llu), level %s", d->options->mountpoint, d->options->db.text, (unsigned long long)pos.epoch,
-                 (unsigned long long)pos.seq, level);
+        log_info("mounted %s, database %s, position (%llu, %llu), level %s", d->options->mountpoint, d->options->db.text,
+                 (unsigned long long)pos.epoch, (unsigned long long)pos.seq, level);
 }
 
 /* announce: tells whoever started us, once: "" when the mount answers, else why not. */

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static int log_fd = -1;      /* set once, before there are threads */
+static int log_fd = -1;     /* set once, before there are threads */
 static char made_path[256]; /* a file that was not there before */
 
 static void file_sink(enum log_level level, const char *line, void *ctx) {

@@ -13,7 +13,9 @@ static const struct option_info table[] = {
 #undef X
 };
 
-size_t options_count(void) { return ARRAY_LEN(table); }
+size_t options_count(void) {
+        return ARRAY_LEN(table);
+}
 
 const struct option_info *options_info(size_t i) {
         PRE(i < ARRAY_LEN(table));
@@ -155,7 +157,8 @@ errint_t options_set(struct options *o, const char *name, const char *value, cha
         if (parse_value(info, value, &v) < 0 || v < info->min || v > info->max) {
                 char quoted[96], valid[160];
                 valid_values(info, valid, sizeof(valid));
-                (void)snprintf(reason, OPTIONS_REASON, "%s: bad value %s; valid: %s", info->name, log_quote(value, strlen(value), quoted, sizeof(quoted)), valid);
+                (void)snprintf(reason, OPTIONS_REASON, "%s: bad value %s; valid: %s", info->name,
+                               log_quote(value, strlen(value), quoted, sizeof(quoted)), valid);
                 return -EINVAL;
         }
         struct option_value *to = value_of(o, info);
@@ -225,8 +228,9 @@ void options_done(struct options *o) {
 
 /* Words that mount(8), systemd and fstab use among themselves, or that say what is so anyway. */
 static bool is_foreign_word(const char *word) {
-        static const char *const words[] = {"defaults", "auto", "noauto", "user", "nouser", "users", "owner", "group", "nofail", "fail", "_netdev",
-                                            "rw", "exec", "atime", "noatime", "relatime", "norelatime", "diratime", "nodiratime", "async", "loud", "silent"};
+        static const char *const words[] = {"defaults",   "auto",     "noauto",     "user",  "nouser", "users", "owner",   "group",
+                                            "nofail",     "fail",     "_netdev",    "rw",    "exec",   "atime", "noatime", "relatime",
+                                            "norelatime", "diratime", "nodiratime", "async", "loud",   "silent"};
         if (strncmp(word, "x-", 2) == 0 || strncmp(word, "comment=", 8) == 0)
                 return true;
         for (size_t i = 0; i < ARRAY_LEN(words); i++)
@@ -280,7 +284,8 @@ static void keep_late(struct options *o, const char *list) {
 
 static errint_t needs_value(const char *arg, char reason[OPTIONS_REASON]) {
         char quoted[80];
-        (void)snprintf(reason, OPTIONS_REASON, "%s needs a value; coteried --help shows the usage", log_quote(arg, strlen(arg), quoted, sizeof(quoted)));
+        (void)snprintf(reason, OPTIONS_REASON, "%s needs a value; coteried --help shows the usage",
+                       log_quote(arg, strlen(arg), quoted, sizeof(quoted)));
         return -EINVAL;
 }
 
@@ -310,7 +315,7 @@ static errint_t take_long(struct options *o, int argc, char **argv, int *i, char
         if (!info && strcmp(name, "config") != 0)
                 return unknown(name, reason);
         if (!value && info && info->type == OPTION_BOOL) {
-                value = (char *)(uintptr_t)"yes";
+                value = (char *)(uintptr_t) "yes";
         } else if (!value) {
                 if (*i + 1 >= argc)
                         return needs_value(argv[*i], reason);
@@ -331,7 +336,8 @@ static errint_t take_argument(struct options *o, const char *arg, char reason[OP
         char quoted[96];
 
         if (o->mountpoint) {
-                (void)snprintf(reason, OPTIONS_REASON, "one mount point only, and %s came after it", log_quote(arg, strlen(arg), quoted, sizeof(quoted)));
+                (void)snprintf(reason, OPTIONS_REASON, "one mount point only, and %s came after it",
+                               log_quote(arg, strlen(arg), quoted, sizeof(quoted)));
                 return -EINVAL;
         }
         o->mountpoint = xstrdup(arg);
@@ -431,7 +437,8 @@ void options_usage(int fd) {
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
                 char valid[160];
                 valid_values(&table[i], valid, sizeof(valid));
-                dprintf(fd, "  %-16s %s\n  %-16s (%s%s%s)\n", table[i].name, table[i].help, "", valid, table[i].def[0] ? "; default " : "", table[i].def);
+                dprintf(fd, "  %-16s %s\n  %-16s (%s%s%s)\n", table[i].name, table[i].help, "", valid, table[i].def[0] ? "; default " : "",
+                        table[i].def);
         }
         dprintf(fd, "\nexample:\n  coteried --standalone --db /var/lib/coterie/tree.db /etc/coterie.d\n");
 }

@@ -6,7 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static json_t *number(uint64_t v) { return json_integer((json_int_t)v); }
+static json_t *number(uint64_t v) {
+        return json_integer((json_int_t)v);
+}
 
 static void set(json_t *object, const char *key, json_t *value) {
         int failed = json_object_set_new(object, key, value);
@@ -127,7 +129,8 @@ struct gauge {
 };
 
 static void print_gauge(FILE *f, const struct gauge *g) {
-        (void)fprintf(f, "# HELP coterie_%s %s\n# TYPE coterie_%s gauge\ncoterie_%s %llu\n", g->name, g->help, g->name, g->name, (unsigned long long)g->value);
+        (void)fprintf(f, "# HELP coterie_%s %s\n# TYPE coterie_%s gauge\ncoterie_%s %llu\n", g->name, g->help, g->name, g->name,
+                      (unsigned long long)g->value);
 }
 
 static void print_gauges(struct daemon *d, FILE *f) {
@@ -164,7 +167,8 @@ static void print_counters(const struct metrics *m, FILE *f) {
                 if (i == METRIC_FUSE_WRITE_MAX) /* a maximum, not a count */
                         (void)fprintf(f, "# HELP coterie_%s %s\n# TYPE coterie_%s gauge\ncoterie_%s %llu\n", name, help, name, name, v);
                 else
-                        (void)fprintf(f, "# HELP coterie_%s_total %s\n# TYPE coterie_%s_total counter\ncoterie_%s_total %llu\n", name, help, name, name, v);
+                        (void)fprintf(f, "# HELP coterie_%s_total %s\n# TYPE coterie_%s_total counter\ncoterie_%s_total %llu\n", name, help,
+                                      name, name, v);
         }
 }
 
@@ -174,8 +178,10 @@ char *report_metrics(struct daemon *d) {
         FILE *f = open_memstream(&out, &n);
 
         POST(f != NULL);
-        (void)fprintf(f, "# HELP coterie_build_info version of the daemon\n# TYPE coterie_build_info gauge\ncoterie_build_info{version=\"%s\"} 1\n",
-                      COTERIE_VERSION_TEXT);
+        (void)fprintf(
+                f,
+                "# HELP coterie_build_info version of the daemon\n# TYPE coterie_build_info gauge\ncoterie_build_info{version=\"%s\"} 1\n",
+                COTERIE_VERSION_TEXT);
         print_gauges(d, f);
         print_counters(d->metrics, f);
         int failed = fclose(f);
@@ -196,7 +202,10 @@ static char *report_members(struct daemon *d) {
         for (size_t i = 0; i < s.repl.n_members; i++) {
                 char name[256] = "-";
                 (void)d->net->ops->node_name(d->net, s.repl.members[i].node, name, sizeof(name)); /* unknown: "-" */
-                (void)fprintf(f, "%u %s %s\n", s.repl.members[i].node, name, s.repl.members[i].expelled ? "expelled" : s.repl.members[i].synced ? "synced" : "joining");
+                (void)fprintf(f, "%u %s %s\n", s.repl.members[i].node, name,
+                              s.repl.members[i].expelled ? "expelled"
+                              : s.repl.members[i].synced ? "synced"
+                                                         : "joining");
         }
         int failed = fclose(f);
         POST(failed == 0); /* memory */

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PID_FILE "coteried.pid"
+#define PID_FILE   "coteried.pid"
 #define TRACE_FILE "trace.txt"
 
 struct rundir {
@@ -51,10 +51,13 @@ static errint_t lock_pid_file(struct rundir *r, struct fault *f) {
         for (;;) {
                 cleanup_fd int fd = open(r->pid_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
                 if (fd < 0)
-                        return fault_set(f, 1, -errno, "cannot write the run directory %s; run as root, or give another with --run-dir", r->path);
+                        return fault_set(f, 1, -errno, "cannot write the run directory %s; run as root, or give another with --run-dir",
+                                         r->path);
                 if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
                         long pid = read_pid(fd);
-                        return fault_set(f, 1, -EBUSY, "another coteried (pid %ld) uses the run directory %s; stop it, or give another with --run-dir", pid, r->path);
+                        return fault_set(f, 1, -EBUSY,
+                                         "another coteried (pid %ld) uses the run directory %s; stop it, or give another with --run-dir",
+                                         pid, r->path);
                 }
                 /* The one before may have removed the file between our open and our lock. */
                 if (fstat(fd, &held) < 0 || stat(r->pid_path, &named) < 0 || held.st_ino != named.st_ino || held.st_dev != named.st_dev)
@@ -102,4 +105,6 @@ void rundir_close(struct rundir *r) {
         free(r);
 }
 
-const char *rundir_path(const struct rundir *r) { return r->path; }
+const char *rundir_path(const struct rundir *r) {
+        return r->path;
+}

@@ -34,10 +34,13 @@ void mount_setting_text(struct daemon *d, const char *name, char *buf, size_t si
         (void)pthread_mutex_unlock(&d->lock);
 }
 
-static uint32_t padding_bytes(uint64_t choice) { return choice == 0 ? 0 : choice == 1 ? 512u : 4096u; }
+static uint32_t padding_bytes(uint64_t choice) {
+        return choice == 0 ? 0 : choice == 1 ? 512u : 4096u;
+}
 
 static bool concerns_level(const char *name) {
-        return strcmp(name, "sync_level") == 0 || strcmp(name, "sync_method") == 0 || strcmp(name, "direct") == 0 || strcmp(name, "padding") == 0;
+        return strcmp(name, "sync_level") == 0 || strcmp(name, "sync_method") == 0 || strcmp(name, "direct") == 0 ||
+               strcmp(name, "padding") == 0;
 }
 
 struct level_change {
@@ -63,7 +66,8 @@ static void level_changed(void *ctx, errint_t error) {
         free(c);
 }
 
-errint_t mount_setting_set(struct daemon *d, const char *name, const char *value, void (*done)(void *ctx, errint_t error), void *ctx, char reason[OPTIONS_REASON]) {
+errint_t mount_setting_set(struct daemon *d, const char *name, const char *value, void (*done)(void *ctx, errint_t error), void *ctx,
+                           char reason[OPTIONS_REASON]) {
         struct options *o = d->options;
         struct level_change *c = NEW(struct level_change);
 

@@ -12,13 +12,16 @@ struct net_loop {
         bool started;
 };
 
-static struct net_loop *loop_of(struct net *n) { return CONTAINER_OF(n, struct net_loop, net); }
+static struct net_loop *loop_of(struct net *n) {
+        return CONTAINER_OF(n, struct net_loop, net);
+}
 
 static errint_t loop_start(struct net *n) {
         struct net_loop *l = loop_of(n);
         struct net_ring ring = {.node = l->node, .seq = 1};
         struct net_member self = {.node = l->node, .pid = (uint32_t)getpid()};
-        struct net_quorum q = {.ring = ring, .quorate = true, .nodes = &l->node, .n_nodes = 1, .expected_votes = 1, .total_votes = 1, .weak_reason = ""};
+        struct net_quorum q = {
+                .ring = ring, .quorate = true, .nodes = &l->node, .n_nodes = 1, .expected_votes = 1, .total_votes = 1, .weak_reason = ""};
 
         PRE(!l->started);
         l->started = true;
@@ -53,11 +56,17 @@ static errint_t loop_send(struct net *n, const struct iovec *iov, int n_iov) {
         return 0;
 }
 
-static void loop_leave(struct net *n) { loop_of(n)->started = false; }
+static void loop_leave(struct net *n) {
+        loop_of(n)->started = false;
+}
 
-static void loop_close(struct net *n) { free(loop_of(n)); }
+static void loop_close(struct net *n) {
+        free(loop_of(n));
+}
 
-static uint32_t loop_node_id(struct net *n) { return loop_of(n)->node; }
+static uint32_t loop_node_id(struct net *n) {
+        return loop_of(n)->node;
+}
 
 static errint_t loop_node_name(struct net *n, uint32_t node, char *buf, size_t size) {
         if (node != loop_of(n)->node)

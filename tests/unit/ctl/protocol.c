@@ -82,15 +82,15 @@ static void refused(const void *p, size_t n, errint_t error) {
 START_TEST(hostile_requests) {
         refused("", 0, -EBADMSG);
         refused("\1", 1, -EBADMSG);
-        refused("\2\1\1\1a", 5, -EPROTO);    /* another version */
-        refused("\1\2\1\1a", 5, -EBADMSG);   /* not a request */
-        refused("\1\1\0", 3, -EBADMSG);      /* no word */
-        refused("\1\1\41", 3, -EBADMSG);     /* too many words */
-        refused("\1\1\1\5ab", 6, -EBADMSG);  /* longer than the frame */
-        refused("\1\1\1\1ab", 6, -EBADMSG);  /* bytes left over */
-        refused("\1\1\1\2a\0", 6, -EBADMSG); /* a NUL inside */
+        refused("\2\1\1\1a", 5, -EPROTO);      /* another version */
+        refused("\1\2\1\1a", 5, -EBADMSG);     /* not a request */
+        refused("\1\1\0", 3, -EBADMSG);        /* no word */
+        refused("\1\1\41", 3, -EBADMSG);       /* too many words */
+        refused("\1\1\1\5ab", 6, -EBADMSG);    /* longer than the frame */
+        refused("\1\1\1\1ab", 6, -EBADMSG);    /* bytes left over */
+        refused("\1\1\1\2a\0", 6, -EBADMSG);   /* a NUL inside */
         refused("\1\1\1\201\0a", 6, -EBADMSG); /* a length that is not minimal */
-        refused("\1\1\2\1a", 5, -EBADMSG);   /* fewer words than said */
+        refused("\1\1\2\1a", 5, -EBADMSG);     /* fewer words than said */
         refused("\1\1\1\377\377\377\377\377\377\377\377\377\1", 13, -EBADMSG);
 }
 END_TEST
@@ -137,10 +137,10 @@ END_TEST
 
 START_TEST(hostile_answers) {
         struct ctl_answer a;
-        ck_assert_int_eq(ctl_answer_decode("\1\3\3\0", 4, &a), -EBADMSG);   /* the client's own status */
-        ck_assert_int_eq(ctl_answer_decode("\1\3\5\0", 4, &a), -EBADMSG);   /* no such status */
+        ck_assert_int_eq(ctl_answer_decode("\1\3\3\0", 4, &a), -EBADMSG); /* the client's own status */
+        ck_assert_int_eq(ctl_answer_decode("\1\3\5\0", 4, &a), -EBADMSG); /* no such status */
         ck_assert_int_eq(ctl_answer_decode("\1\3\0\5abc", 7, &a), -EBADMSG);
-        ck_assert_int_eq(ctl_answer_decode("\1\1\0\0", 4, &a), -EBADMSG);   /* a request */
+        ck_assert_int_eq(ctl_answer_decode("\1\1\0\0", 4, &a), -EBADMSG); /* a request */
         ck_assert_int_eq(ctl_answer_decode("\7\3\0\0", 4, &a), -EPROTO);
 }
 END_TEST

@@ -25,14 +25,18 @@ static void run_keep(struct ctl_call *c) {
         kept = c;
         pthread_mutex_unlock(&kept_lock);
 }
-static void run_fail(struct ctl_call *c) { ctl_call_fail(c, CTL_NO_QUORUM, "because %d", 7); }
+static void run_fail(struct ctl_call *c) {
+        ctl_call_fail(c, CTL_NO_QUORUM, "because %d", 7);
+}
 static void run_huge(struct ctl_call *c) {
         char *body = calloc(1, CTL_REPLY_MAX + 1);
         ctl_call_reply(c, CTL_OK, "", body, CTL_REPLY_MAX + 1);
         free(body);
 }
-static const struct ctl_command commands[] = {
-        {"echo", 1, 1, "echo WORD", run_echo}, {"keep", 0, 0, "keep", run_keep}, {"fail", 0, 0, "fail", run_fail}, {"huge", 0, 0, "huge", run_huge}};
+static const struct ctl_command commands[] = {{"echo", 1, 1, "echo WORD", run_echo},
+                                              {"keep", 0, 0, "keep", run_keep},
+                                              {"fail", 0, 0, "fail", run_fail},
+                                              {"huge", 0, 0, "huge", run_huge}};
 
 static void setup(void) {
         strcpy(dir, "/tmp/coterie-ctl-XXXXXX");
@@ -156,7 +160,8 @@ START_TEST(client_leaves_before_the_answer) {
 END_TEST
 
 START_TEST(hostile_bytes) {
-        static const char *const junk[] = {"\377\377\377\377", "\1\0\0\0\1", "\6\0\0\0\1\1\1\377ab", "GET / HTTP/1.0\r\n\r\n", "\3\0\0\0\7\1\1"};
+        static const char *const junk[] = {"\377\377\377\377", "\1\0\0\0\1", "\6\0\0\0\1\1\1\377ab", "GET / HTTP/1.0\r\n\r\n",
+                                           "\3\0\0\0\7\1\1"};
         static const size_t lens[] = {4, 5, 10, 18, 7};
         for (size_t i = 0; i < 5; i++) {
                 int fd = connected();

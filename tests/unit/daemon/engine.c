@@ -1,4 +1,5 @@
-/* engine.c: the executor with the real machine, the loopback and the in-memory store: order, group commit, barriers, trouble, back-pressure. */
+/* engine.c: the executor with the real machine, the loopback and the in-memory store: order, group commit, barriers, trouble,
+ * back-pressure. */
 #include "suites.h"
 
 #include "base/log.h"
@@ -35,7 +36,11 @@ static void open_all(void) {
         ck_assert_int_eq(error, 0);
         struct engine_config c = {.state = state,
                                   .store = store,
-                                  .repl = {.node = 1, .incarnation = env_random64(env_system()), .cluster_id = {1}, .promised = loaded.promised, .adopted = loaded.adopted},
+                                  .repl = {.node = 1,
+                                           .incarnation = env_random64(env_system()),
+                                           .cluster_id = {1},
+                                           .promised = loaded.promised,
+                                           .adopted = loaded.adopted},
                                   .clean = !loaded.unclean && !loaded.fresh,
                                   .level = config.level,
                                   .commit_interval_ms = interval_ms,
@@ -53,7 +58,9 @@ static bool wait_for(bool (*condition)(void)) {
         }
         return false;
 }
-static bool is_writable(void) { return engine_writable(engine) == 0; }
+static bool is_writable(void) {
+        return engine_writable(engine) == 0;
+}
 static bool is_primary(void) {
         struct engine_status s;
         engine_status(engine, &s);
@@ -90,7 +97,9 @@ static void setup(void) {
         hooks = (struct engine_hooks){0};
         interval_ms = 60000;
 }
-static void teardown(void) { store_backing_free(backing); }
+static void teardown(void) {
+        store_backing_free(backing);
+}
 
 /* What the disk saw so far, when it is quiet: the store's lock orders these reads behind its threads' writes. */
 static uint64_t disk_calls(unsigned calls) {
@@ -120,7 +129,8 @@ struct answer {
         bool done;
         struct op_result result;
 };
-#define ANSWER {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER}
+#define ANSWER                                                                                                                             \
+        { .lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER }
 static void answered(void *ctx, const struct op_result *result) {
         struct answer *a = ctx;
         pthread_mutex_lock(&a->lock);
@@ -335,9 +345,10 @@ START_TEST(bytes_between_barriers) {
         for (unsigned i = 0; i < 50; i++) { /* 16 KiB each: 10 to 12 thresholds */
                 struct answer a = ANSWER;
                 struct extent x = {.offset = 0, .length = sizeof(bytes)};
-                struct op op = {.kind = OP_WRITE,
-                                .write = {.ino = made.result.ino, .keep = BLOB_KEEP_ALL, .size = BLOB_KEEP_ALL, .extents = &x, .n_extents = 1},
-                                .payload = {.raw_len = sizeof(bytes), .data = bytes, .len = sizeof(bytes)}};
+                struct op op = {
+                        .kind = OP_WRITE,
+                        .write = {.ino = made.result.ino, .keep = BLOB_KEEP_ALL, .size = BLOB_KEEP_ALL, .extents = &x, .n_extents = 1},
+                        .payload = {.raw_len = sizeof(bytes), .data = bytes, .len = sizeof(bytes)}};
                 bytes[0] = (uint8_t)i;
                 engine_submit(engine, &op, answered, &a, NULL);
                 ck_assert_int_eq(wait_answer(&a), 0);
@@ -426,7 +437,9 @@ END_TEST
 
 /* --- checkpoints and levels on request */
 
-static void error_answered(void *ctx, errint_t error) { answered(ctx, &(struct op_result){.error = error}); }
+static void error_answered(void *ctx, errint_t error) {
+        answered(ctx, &(struct op_result){.error = error});
+}
 START_TEST(checkpoint_and_level_on_request) {
         open_all();
         start();
@@ -543,7 +556,8 @@ static uint32_t busy_node(struct net *n) {
         (void)n;
         return 1;
 }
-static const struct net_ops busy_ops = {.start = busy_start, .send = busy_send, .leave = busy_leave, .close = busy_close, .node_id = busy_node};
+static const struct net_ops busy_ops = {
+        .start = busy_start, .send = busy_send, .leave = busy_leave, .close = busy_close, .node_id = busy_node};
 static _Atomic bool busy_end;
 static void *busy_thread(void *arg) {
         (void)arg;

@@ -45,8 +45,8 @@ END_TEST
 
 START_TEST(forms) {
         struct options o;
-        ck_assert_int_eq(PARSE(&o, "-f", "--db=/d", "--sync-level", "file", "--sync_method=fsync", "-o", "commit_interval=250ms,nodirect,ro,dev,x-systemd.after=a,rw",
-                               "-oposix_locks=local", "--", "-m"),
+        ck_assert_int_eq(PARSE(&o, "-f", "--db=/d", "--sync-level", "file", "--sync_method=fsync", "-o",
+                               "commit_interval=250ms,nodirect,ro,dev,x-systemd.after=a,rw", "-oposix_locks=local", "--", "-m"),
                          0);
         ck_assert(o.foreground);
         ck_assert_uint_eq(o.sync_level.number, LEVEL_FILE);
