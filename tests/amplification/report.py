@@ -77,7 +77,7 @@ def plot(directory, results):
             f.write('\n'.join('%g %g' % (p[0], p[column] / p[0]) for p in PUBLISHED) + '\n\n\n')
     curves_text = ', '.join('"%s" index %d with linespoints %s title "%s"' % (data, i, style, title) for i, (title, style) in enumerate(titles))
     for terminal, suffix in (('svg size 900,560 background "white"', 'svg'), ('png size 900,560', 'png')):
-        script = ('set terminal %s; set output "%s"; set logscale xy; set grid; set key outside bottom center horizontal maxcols 2;'
+        script = ('set terminal %s; set output "%s"; set logscale xy; set xrange [0.1:1400]; set grid; set key outside bottom center horizontal maxcols 2;'
                   'set title "Bytes written to the block device per byte of a replaced file";'
                   'set xlabel "file size, KiB"; set ylabel "amplification"; set xtics ("128 B" 0.125, "1" 1, "4" 4, "16" 16, "64" 64, "256" 256, "1024" 1024);'
                   'plot 1 with lines lc "gray" title "1.0", %s') % (terminal, os.path.join(directory, 'amplification.' + suffix), curves_text)
