@@ -283,28 +283,33 @@ static void look(struct probe *p) {
                 p->report->device[0] = '\0';
 }
 
+static void probe_done(struct probe *p) {
+        free(p->path);
+        free(p->buf);
+        free(p->latency_us10);
+}
+
 errint_t probe_run(const struct probe_config *config, struct probe_report **ret) {
         static const uint32_t usual[] = {512, 4096, 65536};
         const uint32_t *records = config->records ? config->records : usual;
         size_t n_records = config->records ? config->n_records : ARRAY_LEN(usual);
-        struct probe p = {.config = config, .disk = config->disk ? config->disk : disk_system(), .env = env_system()};
+        CLEANUP(probe_done) struct probe p = {.config = config, .disk = config->disk ? config->disk : disk_system(), .env = env_system()};
         CLEANUP(probe_report_freep) struct probe_report *report = NEW(struct probe_report);
         p.report = report;
         errint_t r = check(records, n_records);
         if (r == 0)
                 r = create(&p);
-        cleanup_free char *path = p.path;
         if (r < 0)
                 return r;
         p.total = (unsigned)(PROBE_STATES * 2 * PROBE_METHODS * n_records);
         report->results = xcalloc(p.total, sizeof *report->results);
-        cleanup_free uint32_t *latencies = p.latency_us10 = xcalloc(MAX_OPS, sizeof *latencies);
+        p.latency_us10 = xcalloc(MAX_OPS, sizeof *p.latency_us10);
         void *buf = NULL;
         int failed = posix_memalign(&buf, 4096, PROBE_RECORD_MAX);
         PRE(failed == 0);
-        cleanup_free uint8_t *bytes = p.buf = buf;
+        p.buf = buf;
         for (size_t i = 0; i < PROBE_RECORD_MAX; i++)
-                bytes[i] = (uint8_t)((i * 2654435761u) >> 11);
+                p.buf[i] = (uint8_t)((i * 2654435761u) >> 11);
         r = p.disk->ops->info(p.disk, p.path, &report->info);
         if (r == 0) {
                 (void)snprintf(report->fs_type, sizeof report->fs_type, "%s", report->info.fs_type); /* same size */
