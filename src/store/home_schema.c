@@ -362,6 +362,7 @@ errint_t home_open(const struct store_config *config, struct home **ret, struct 
 
 errint_t home_reopen(struct home *h, struct home_meta *ret_meta) {
         char reason[256] = "";
+        vfs_keep(h->vfs); /* nobody else gets in */
         home_disconnect(h);
         (void)vfs_take_error(h->vfs); /* of the connection that is gone */
         bool fresh = false;

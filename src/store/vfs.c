@@ -23,6 +23,8 @@ struct vfs {
         struct disk *disk;
         struct metrics *metrics;
         bool frozen;
+        bool keep; /* the next close of the database keeps the locked file for the next open */
+        struct disk_file *kept;
         errint_t error;
         struct layer *layers;
 };
@@ -33,6 +35,7 @@ struct vfs_file {
         struct layer *layer;    /* NULL: everything goes to the disk */
         char *path;
         bool sync_dir; /* created, and the directory was not flushed since */
+        bool database;
 };
 
 static struct vfs *vfs_of(sqlite3_vfs *base) {
@@ -169,7 +172,12 @@ static errint_t freeze_file(struct vfs_file *f) {
 
 static int file_close(sqlite3_file *base) {
         struct vfs_file *f = file_of(base);
-        disk_close(f->file);
+        if (f->database && f->vfs->keep) {
+                f->vfs->kept = f->file;
+                f->vfs->keep = false;
+        } else {
+                disk_close(f->file);
+        }
         if (f->layer && !f->layer->path)
                 layer_free(f->layer);
         free(f->path);
@@ -310,8 +318,13 @@ static int vfs_open(sqlite3_vfs *base, const char *path, sqlite3_file *file, int
         *f = (struct vfs_file){.vfs = vfs_of(base)};
         if (!path) {
                 f->layer = layer_new(NULL, 0);
+        } else if ((flags & SQLITE_OPEN_MAIN_DB) && f->vfs->kept) {
+                f->path = xstrdup(path);
+                f->file = steal_pointer(&f->vfs->kept);
+                f->database = true;
         } else {
                 f->path = xstrdup(path);
+                f->database = (flags & SQLITE_OPEN_MAIN_DB) != 0;
                 errint_t r = open_disk(f, flags);
                 if (r == 0 && (flags & SQLITE_OPEN_MAIN_DB))
                         r = f->file->ops->lock(f->file);
@@ -417,6 +430,7 @@ struct vfs *vfs_new(struct disk *disk, struct metrics *metrics, bool frozen) {
 void vfs_free(struct vfs *v) {
         if (!v)
                 return;
+        disk_close(v->kept);
         (void)sqlite3_vfs_unregister(&v->base); /* cannot fail for a registered one */
         while (v->layers) {
                 struct layer *next = v->layers->next;
@@ -432,6 +446,10 @@ const char *vfs_name(const struct vfs *v) {
 
 void vfs_freeze(struct vfs *v) {
         v->frozen = true;
+}
+
+void vfs_keep(struct vfs *v) {
+        v->keep = true;
 }
 
 errint_t vfs_take_error(struct vfs *v) {

@@ -20,5 +20,6 @@ void vfs_free(struct vfs *v); /* after the connection is closed */
 DEFINE_FREEP(vfs_free, struct vfs)
 const char *vfs_name(const struct vfs *v);
 void vfs_freeze(struct vfs *v);
+void vfs_keep(struct vfs *v); /* the database is closed and opened again: its lock is not let go in between */
 /* The first error that the disk answered since the last call; 0 for none. SQLite's own codes say less. */
 errint_t vfs_take_error(struct vfs *v);

@@ -55,7 +55,16 @@ START_TEST(one_opener) {
         sqlite3_close(second);
         sqlite3_close(db);
         second = open_db(w, SQLITE_OK);
+        vfs_keep(w); /* closed and opened again: nobody gets in between */
         sqlite3_close(second);
+        db = open_db(v, SQLITE_CANTOPEN);
+        sqlite3_close(db);
+        second = open_db(w, SQLITE_OK);
+        sql(second, setup);
+        sqlite3_close(second);
+        db = open_db(v, SQLITE_OK);
+        ck_assert_int_eq(number(db, "SELECT sum(a) FROM t"), 3);
+        sqlite3_close(db);
         vfs_free(v);
         vfs_free(w);
         simdisk_free(d);
