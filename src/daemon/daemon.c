@@ -234,7 +234,9 @@ static void make_fs(struct daemon *d) {
                                    .metrics = d->metrics,
                                    .gather_ms = d->options->gather_time.number,
                                    .gather_bytes_max = LIMIT_FILE_SIZE_MAX,
-                                   .posix_locks_local = d->options->posix_locks.number == 1};
+                                   .posix_locks_local = d->options->posix_locks.number == 1,
+                                   .damaged = d->loaded.damaged,
+                                   .n_damaged = d->loaded.n_damaged};
 
         config.backend.invalidate_inode = backend_invalidate_inode;
         config.backend.program = backend_program;
@@ -420,6 +422,7 @@ errint_t daemon_stop(struct daemon *d, bool failed) {
         }
         fuse_edge_free(atomic_exchange(&d->edge, NULL)); /* stopped before the engine, which invalidates until it ends */
         fs_free(d->fs);
+        free(d->loaded.damaged);
         if (d->net)
                 d->net->ops->close(d->net);
         if (d->engine)

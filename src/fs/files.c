@@ -26,6 +26,20 @@ static void open_virtual(struct fs *fs, const struct fs_caller *c, uint64_t ino,
         r->ops->open(r, &out);
 }
 
+static bool is_damaged(const struct fs *fs, uint64_t ino) {
+        size_t low = 0, high = fs->config.n_damaged;
+        while (low < high) {
+                size_t middle = low + (high - low) / 2;
+                if (fs->config.damaged[middle] == ino)
+                        return true;
+                if (fs->config.damaged[middle] < ino)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+        return false;
+}
+
 static errint_t open_check(struct fs *fs, uint64_t ino, int flags) {
         struct attr a;
         const struct state *s = shared_state_read(fs->config.state);
@@ -35,6 +49,8 @@ static errint_t open_check(struct fs *fs, uint64_t ino, int flags) {
                 return -ESTALE;
         if (!S_ISREG(a.mode))
                 return S_ISDIR(a.mode) ? -EISDIR : S_ISLNK(a.mode) ? -ELOOP : -ENXIO;
+        if (is_damaged(fs, ino))
+                return -EIO;
         /* Programs that ignore the result of close(2) exist: what is known to fail fails here. */
         return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) ? fs_writable(fs) : 0;
 }

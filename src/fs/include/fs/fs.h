@@ -100,6 +100,10 @@ struct fs_config {
         uint64_t gather_ms;       /* 1000 */
         uint64_t gather_bytes_max; /* of one inode before it is flushed early; the file size limit bounds it anyway */
         bool posix_locks_local;   /* noflush allowed */
+        /* Regular files of a damaged database whose content is lost, ascending; stays the caller's until fs_free. Opening one answers EIO: an
+         * empty file would be taken for the content by the next backup. */
+        const uint64_t *damaged;
+        size_t n_damaged;
 };
 struct fs;
 struct fs *fs_new(const struct fs_config *config);
