@@ -47,4 +47,5 @@ int cli_trace(struct cli *cli, int argc, char **argv);
 int cli_stop(struct cli *cli, int argc, char **argv);
 int cli_check(struct cli *cli, int argc, char **argv);
 int cli_bench(struct cli *cli, int argc, char **argv);
+int cli_probe_sync(struct cli *cli, int argc, char **argv);
 int cli_version(struct cli *cli, int argc, char **argv);

@@ -31,6 +31,12 @@ const struct cli_command cli_commands[] = {
          "  --json                one object per line\n\n"
          "  coterie bench write /mnt/coterie/tmp --size 64K --max-time 10\n",
          cli_bench},
+        {"probe-sync", "DIRECTORY [--seconds N] [--apply FILE] [--json]",
+         "measure what durability costs on a volume, and what to use there",
+         "  --seconds N   how long altogether (30)\n"
+         "  --apply FILE  write what is recommended to a configuration file; its other lines stay\n\n"
+         "  coterie probe-sync /var/lib/coterie\n  coterie probe-sync /var/lib/coterie --seconds 60 --apply /etc/coterie/coterie.conf\n",
+         cli_probe_sync},
         {"metrics", "[--json]", "counters and gauges in Prometheus' text format", "  coterie metrics\n", cli_metrics},
         {"trace", "", "the last moves of the daemon's state machines", "  coterie trace | tail\n", cli_trace},
         {"stop", "", "stop the daemon and wait until it has ended", "  coterie stop\n", cli_stop},

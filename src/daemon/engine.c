@@ -191,25 +191,39 @@ static bool run_one(struct engine *e) {
         return ev || written || flushed || invalidated;
 }
 
-/* Gives up being the runner: true, or false when work has come meanwhile. */
-static bool leave(struct engine *e, bool exhausted) {
+/* Lock held. */
+static void stop_running(struct engine *e) {
+        e->running = false;
+        if (e->ending)
+                (void)pthread_cond_broadcast(&e->quiet_cond);
+}
+
+/* Nothing was found to do, and what was done is settled. False: work has come meanwhile. */
+static bool leave(struct engine *e) {
         engine_lock(e);
         bool work = engine_has_work(e);
-        if (work && !exhausted) {
-                engine_unlock(e);
-                return false;
-        }
-        e->running = false;
+        if (!work)
+                stop_running(e);
+        engine_unlock(e);
+        return !work;
+}
+
+/* A borrowed thread has done enough for others. False: there is nothing to hand over, or nobody who would take it; what is not settled
+ * yet must be settled by this one. */
+static bool hand_over(struct engine *e) {
+        engine_lock(e);
+        bool work = engine_has_work(e) && !e->ending;
         if (work) {
+                stop_running(e);
                 e->handover = true;
                 (void)pthread_cond_signal(&e->engine_cond);
         }
         engine_unlock(e);
-        return true;
+        return work;
 }
 
 void engine_run(struct engine *e, unsigned budget) {
-        for (unsigned steps = 0;; steps++) {
+        for (unsigned steps = 1;; steps++) {
                 engine_check_stall(e);
                 bool did = run_one(e);
                 if (!did || ++e->since_settle >= ENGINE_SETTLE_EVERY) {
@@ -218,7 +232,7 @@ void engine_run(struct engine *e, unsigned budget) {
                 }
                 if (engine_wants_rescue(e))
                         continue; /* nobody else would begin it */
-                if ((!did || steps >= budget) && leave(e, steps >= budget))
+                if (did ? steps >= budget && hand_over(e) : leave(e))
                         return;
         }
 }

@@ -136,6 +136,10 @@ errint_t engine_stop(struct engine *e) {
         engine_unlock(e);
         (void)pthread_join(e->store_thread, NULL);
         (void)pthread_join(e->engine_thread, NULL);
+        engine_lock(e);
+        while (e->running) /* a borrowed thread may still be carrying out what the machine said last */
+                (void)pthread_cond_wait(&e->quiet_cond, &e->lock);
+        engine_unlock(e);
         e->started = false;
         error = engine_bring_home(e);
         refuse_leftovers(e);

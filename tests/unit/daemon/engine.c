@@ -274,6 +274,27 @@ static void chain_next(void *ctx, const struct op_result *result) {
         else
                 engine_submit(engine, mkdir_op(&m, chain_name, chain_left), chain_next, NULL, NULL);
 }
+/* A borrowed thread that has done its share while the queue is empty still has to write out: at whatever step its share ends. */
+static unsigned shift_left;
+static void shift_next(void *ctx, const struct op_result *result) {
+        for (; shift_left > 0; shift_left--)
+                engine_withdraw(engine, UINT64_MAX); /* nobody's: one step each */
+        chain_next(ctx, result);
+}
+START_TEST(a_share_ends_anywhere) {
+        struct mkdir_op m;
+        open_all();
+        start();
+        shift_left = (unsigned)_i;
+        chain_name = 3;
+        chain_left = 200;
+        chain_end = (struct answer)ANSWER;
+        engine_submit(engine, mkdir_op(&m, 96, 0), shift_next, NULL, NULL);
+        ck_assert_int_eq(wait_answer(&chain_end), 0);
+        ck_assert_int_eq(stop(), 0);
+}
+END_TEST
+
 START_TEST(submitting_from_callbacks) {
         struct mkdir_op m;
         open_all();
@@ -598,6 +619,7 @@ static Suite *suite(void) {
         tcase_add_test(t, one_operation);
         tcase_add_loop_test(t, many_threads, 0, 3);
         tcase_add_test(t, group_commit);
+        tcase_add_loop_test(t, a_share_ends_anywhere, 0, 8);
         tcase_add_test(t, submitting_from_callbacks);
         tcase_add_test(t, a_barrier_flushes);
         tcase_add_test(t, interval_and_idleness);
