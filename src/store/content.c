@@ -90,8 +90,8 @@ static errint_t create_file(struct disk *disk, const char *path, const uint8_t i
 }
 
 static errint_t open_file(struct content *c, const uint8_t id[OPLOG_ID_SIZE], bool created) {
-        struct disk_info info;
-        uint64_t size;
+        struct disk_info info = {0};
+        uint64_t size = 0;
         errint_t r = disk_open(c->disk, c->path, c->read_only ? DISK_READ_ONLY : 0, &c->file);
         if (r == 0)
                 r = header_check(c->file, id);

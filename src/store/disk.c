@@ -109,11 +109,9 @@ static errint_t system_pwritev(struct disk_file *f, const struct iovec *iov, int
         int fd = fd_of(f);
         if (n_iov < 0 || offset > INT64_MAX)
                 return -EINVAL;
-        cleanup_free struct iovec *copy = NULL;
         struct iovec few[8];
-        struct iovec *rest = few;
-        if ((size_t)n_iov > ARRAY_LEN(few))
-                rest = copy = xmalloc((size_t)n_iov * sizeof *copy);
+        cleanup_free struct iovec *many = (size_t)n_iov > ARRAY_LEN(few) ? xmalloc((size_t)n_iov * sizeof *many) : NULL;
+        struct iovec *rest = many ? many : few;
         if (n_iov > 0)
                 memcpy(rest, iov, (size_t)n_iov * sizeof *rest);
         iov_advance(&rest, &n_iov, 0);

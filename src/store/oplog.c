@@ -295,7 +295,7 @@ errint_t oplog_write_out(struct oplog *l, uint64_t *ret_seq) {
 }
 
 errint_t oplog_flush(struct oplog *l, uint64_t *ret_seq) {
-        uint64_t seq, writes;
+        uint64_t seq = 0, writes = 0;
         PRE(!l->read_only);
         HOLD(&l->flushing);
         pthread_mutex_lock(&l->writing);

@@ -157,8 +157,8 @@ errint_t oplog_writer_open(struct oplog *l, enum sync_level level, enum sync_met
 
 static errint_t check_header(struct oplog *l, const struct oplog_config *config) {
         uint8_t header[OPLOG_HEADER_SIZE], id[OPLOG_ID_SIZE];
-        uint64_t file_size, size;
-        size_t got;
+        uint64_t file_size = 0, size;
+        size_t got = 0;
         errint_t r = l->reader->ops->size(l->reader, &file_size);
         if (r == 0)
                 r = disk_pread(l->reader, header, sizeof header, 0, &got);

@@ -116,8 +116,9 @@ static int by_value(const void *a, const void *b) {
 static void summarize(struct probe *p, struct probe_result *x, uint64_t elapsed_ns, const struct counters *before,
                       const struct counters *after) {
         qsort(p->latency_us10, x->ops, sizeof *p->latency_us10, by_value);
-        x->p50_us = p->latency_us10[(x->ops - 1) / 2] / 10.0;
-        x->p99_us = p->latency_us10[(x->ops - 1) * 99 / 100] / 10.0;
+        uint64_t half = (x->ops - 1) / 2, most = (x->ops - 1) * 99 / 100;
+        x->p50_us = p->latency_us10[half] / 10.0;
+        x->p99_us = p->latency_us10[most] / 10.0;
         x->ops_per_s = (double)x->ops * NS / (double)MAX_OF(elapsed_ns, 1);
         x->counted = before->known && after->known;
         if (x->counted) {
@@ -177,8 +178,9 @@ static errint_t isolated(struct probe *p) {
         errint_t err = prepare(p, PROBE_ZEROED);
         if (err == 0)
                 err = settle(p);
-        if (err == 0)
-                err = open_file(p, 0, &f);
+        if (err < 0)
+                return err;
+        err = open_file(p, 0, &f);
         if (err < 0)
                 return err;
         struct counters before = counters_read(p);
