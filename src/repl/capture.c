@@ -1,5 +1,5 @@
-/* capture.c: a frozen position of the state: a record per inode, their digests in a tree over ranges of inode numbers; and a state from such
- * a capture. */
+/* capture.c: a frozen position of the state: a record per inode, their digests in a tree over ranges of inode numbers; and a state from
+ * such a capture. */
 #include "transfer.h"
 
 #include <stdio.h>
@@ -7,7 +7,9 @@
 
 #define RANGE 64u /* inode numbers of a leaf, children of a node */
 
-static bool mode_has_content(uint32_t mode) { return S_ISREG(mode) || S_ISLNK(mode); }
+static bool mode_has_content(uint32_t mode) {
+        return S_ISREG(mode) || S_ISLNK(mode);
+}
 
 static void enc_hash(struct enc *e, struct hash128 h) {
         enc_u64(e, h.lo);
@@ -129,7 +131,8 @@ static bool take_inode(void *ctx, const struct tree_inode_state *s) {
         t->err = record_encode(t->tree, s, &t->e);
         if (t->err < 0)
                 return false;
-        struct capture_inode x = {.ino = s->attr.ino, .hash = hash128_of(t->e.data, t->e.len), .record = xmalloc(t->e.len), .len = t->e.len};
+        struct capture_inode x = {
+                .ino = s->attr.ino, .hash = hash128_of(t->e.data, t->e.len), .record = xmalloc(t->e.len), .len = t->e.len};
         memcpy(x.record, t->e.data, t->e.len);
         if (mode_has_content(s->attr.mode))
                 x.content = blob_ref(s->content);
@@ -343,7 +346,8 @@ static errint_t build_settings(struct tree *t, const struct transfer_begin *b, c
         uint64_t count = dec_varint(&d);
         for (uint64_t i = 0; i < count; i++) {
                 size_t name_len, text_len;
-                const char *name = (const char *)dec_bytes(&d, LIMIT_NAME, &name_len), *text = (const char *)dec_bytes(&d, LIMIT_PATH, &text_len);
+                const char *name = (const char *)dec_bytes(&d, LIMIT_NAME, &name_len),
+                           *text = (const char *)dec_bytes(&d, LIMIT_PATH, &text_len);
                 errint_t r = d.err ? d.err : tree_restore_setting(t, name, name_len, text, text_len);
                 if (r < 0)
                         return r;
@@ -351,7 +355,8 @@ static errint_t build_settings(struct tree *t, const struct transfer_begin *b, c
         return 0;
 }
 
-errint_t capture_build(struct capture *c, const struct transfer_begin *b, const uint8_t *begin, size_t begin_len, struct state *ret, char *fault, size_t fault_size) {
+errint_t capture_build(struct capture *c, const struct transfer_begin *b, const uint8_t *begin, size_t begin_len, struct state *ret,
+                       char *fault, size_t fault_size) {
         CLEANUP(tree_freep) struct tree *t = tree_restore_begin();
         CLEANUP(sessions_freep) struct sessions *sessions = NULL;
         (void)snprintf(fault, fault_size, "an inode, a setting or the recorded results are malformed");

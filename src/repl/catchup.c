@@ -5,7 +5,7 @@
 #include <inttypes.h>
 
 #define REPLACE_PATIENCE_MS 60000u /* for the store to take a new state over, before this member counts as overdue */
-#define CONFLICT_SPAN 4096u /* operations of our own log that are looked at after a restart */
+#define CONFLICT_SPAN       4096u  /* operations of our own log that are looked at after a restart */
 
 static void built_drop(struct catchup *c) {
         if (c->has_built)
@@ -224,7 +224,8 @@ static void begin_piece(struct repl *r, const struct piece *p) {
         c->begin_len = p->len;
         if (c->begin.mode == TRANSFER_BY_LOG) {
                 c->stage = CATCHUP_LOG;
-                repl_log(r, 6, "catching up with node %u by its log, from %" PRIu64 " to %" PRIu64, r->members[c->donor].id.node, r->state->pos.seq, c->begin.pos.seq);
+                repl_log(r, 6, "catching up with node %u by its log, from %" PRIu64 " to %" PRIu64, r->members[c->donor].id.node,
+                         r->state->pos.seq, c->begin.pos.seq);
                 c->log_next = UINT64_MAX;
                 catchup_replayed(r);
         } else {
@@ -286,7 +287,8 @@ static void replace(struct repl *r) {
         struct catchup *c = r->catchup;
         conflict_replaced(r, &c->built);
         for (size_t i = c->conflicts.at; i < c->conflicts.n; i++)
-                (void)conflict_one(r, &c->built, c->conflicts.items[i].op, (struct position){c->conflicts.items[i].epoch, c->conflicts.items[i].seq});
+                (void)conflict_one(r, &c->built, c->conflicts.items[i].op,
+                                   (struct position){c->conflicts.items[i].epoch, c->conflicts.items[i].seq});
         order_queue_drop(&c->conflicts);
         PRE(!r->has_old);
         r->old = *r->state;
@@ -338,7 +340,9 @@ static void read_conflicts(struct repl *r) {
         e->read_log.to_seq = end;
 }
 
-bool catchup_reads(const struct repl *r, uint64_t tag) { return r->catchup && r->catchup->conflict_tag == tag && tag != 0; }
+bool catchup_reads(const struct repl *r, uint64_t tag) {
+        return r->catchup && r->catchup->conflict_tag == tag && tag != 0;
+}
 
 void catchup_log_part(struct repl *r, const struct repl_event *ev) {
         struct catchup *c = r->catchup;

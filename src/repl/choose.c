@@ -32,7 +32,8 @@ static bool choose_cluster(const struct member *members, size_t n, const struct 
                         continue;
                 uint64_t votes = 0;
                 for (size_t j = 0; j < n; j++)
-                        if (members[j].in_round && !c->aside[j] && memcmp(members[i].state.cluster_id, members[j].state.cluster_id, 16) == 0)
+                        if (members[j].in_round && !c->aside[j] &&
+                            memcmp(members[i].state.cluster_id, members[j].state.cluster_id, 16) == 0)
                                 votes += 1 + (uint64_t)members[j].state.votes * REPL_MEMBERS_MAX;
                 if (votes > most || (votes == most && memcmp(members[i].state.cluster_id, ret, 16) < 0)) {
                         most = votes;

@@ -44,5 +44,6 @@ void conflict_replaced(struct repl *r, const struct state *now) {
         if (kept > 0)
                 repl_log(r, 4, "%zu operations that were applied here are not in the history of the cluster: kept as conflicts", kept);
         if (lost > 0)
-                repl_log(r, 3, "%zu operations that were applied here are too many to be kept; the log of this node may still have them", lost);
+                repl_log(r, 3, "%zu operations that were applied here are too many to be kept; the log of this node may still have them",
+                         lost);
 }

@@ -47,7 +47,8 @@ void difference_begin(struct repl *r) {
 
 /* --- what is alike is taken from our own capture */
 static void take_inode(struct catchup *c, const struct capture_inode *x) {
-        struct capture_inode copy = {.ino = x->ino, .hash = x->hash, .record = xmalloc(x->len), .len = x->len, .content = blob_ref(x->content)};
+        struct capture_inode copy = {
+                .ino = x->ino, .hash = x->hash, .record = xmalloc(x->len), .len = x->len, .content = blob_ref(x->content)};
         memcpy(copy.record, x->record, x->len);
         (void)capture_add(c->target, &copy);
 }
@@ -119,7 +120,8 @@ static struct blob *content_at_hand(const struct catchup *c, const struct record
 static bool on_inode(struct catchup *c, struct wanted *x) {
         struct capture_inode *inode = &c->target->inodes[x->w.slot];
         struct record rec;
-        if (!hash128_equal(hash128_of(x->data, x->have), inode->hash) || record_decode(x->data, x->have, &rec) < 0 || rec.state.attr.ino != inode->ino)
+        if (!hash128_equal(hash128_of(x->data, x->have), inode->hash) || record_decode(x->data, x->have, &rec) < 0 ||
+            rec.state.attr.ino != inode->ino)
                 return false;
         inode->record = steal_pointer(&x->data);
         inode->len = x->have;
@@ -135,7 +137,8 @@ static bool on_content(struct catchup *c, const struct wanted *x) {
         struct capture_inode *inode = &c->target->inodes[x->w.slot];
         struct record rec;
         CLEANUP(blob_unrefp) struct blob *b = NULL;
-        if (record_decode(inode->record, inode->len, &rec) < 0 || x->have != rec.state.attr.size || blob_from_bytes(x->data, x->have, &b) < 0)
+        if (record_decode(inode->record, inode->len, &rec) < 0 || x->have != rec.state.attr.size ||
+            blob_from_bytes(x->data, x->have, &b) < 0)
                 return false;
         if (!hash128_equal(blob_digest(b), rec.digest))
                 return false;
@@ -146,16 +149,21 @@ static bool on_content(struct catchup *c, const struct wanted *x) {
 
 static bool on_object(struct catchup *c, struct wanted *x) {
         switch (x->w.kind) {
-        case OBJECT_NODE: return on_node(c, x);
-        case OBJECT_LEAF: return on_leaf(c, x);
-        case OBJECT_INODE: return on_inode(c, x);
-        case OBJECT_CONTENT: return on_content(c, x);
+        case OBJECT_NODE:
+                return on_node(c, x);
+        case OBJECT_LEAF:
+                return on_leaf(c, x);
+        case OBJECT_INODE:
+                return on_inode(c, x);
+        case OBJECT_CONTENT:
+                return on_content(c, x);
         case OBJECT_SESSIONS:
                 free(c->target->sessions);
                 c->target->sessions = steal_pointer(&x->data);
                 c->target->sessions_len = x->have;
                 return true;
-        default: return false;
+        default:
+                return false;
         }
 }
 

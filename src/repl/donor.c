@@ -1,5 +1,5 @@
-/* donor.c: the donor's side of state transfer: proves whether a newcomer's history is the beginning of ours, freezes a position, gives what is
- * asked for, never more than a few messages at a time, because everybody gets them. */
+/* donor.c: the donor's side of state transfer: proves whether a newcomer's history is the beginning of ours, freezes a position, gives what
+ * is asked for, never more than a few messages at a time, because everybody gets them. */
 #include "transfer.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@ struct transfer {
         uint64_t id, last_ask; /* on the quiet clock */
         struct wish wishes[TRANSFER_WISHES];
         size_t n_wishes;
-        uint8_t mode; /* 0: not decided yet */
+        uint8_t mode;          /* 0: not decided yet */
         struct capture *begin; /* BY_LOG: the position to reach, without inodes */
         uint64_t tag;          /* of the log being read; 0: none */
         bool proving;
@@ -65,12 +65,12 @@ static struct transfer *transfer_of(struct repl *r, size_t member, uint64_t id) 
         struct transfer **p = &r->donor->list;
         while (*p && (*p)->member != member)
                 p = &(*p)->next;
-        if (*p && (*p)->id != id) { /* it began anew */
-                struct transfer *old = *p;
+        struct transfer *old = *p;
+        if (old && old->id == id)
+                return old;
+        if (old) { /* it began anew */
                 *p = old->next;
                 transfer_free(old);
-        } else if (*p) {
-                return *p;
         }
         struct transfer *t = NEW(struct transfer);
         *t = (struct transfer){.member = member, .id = id, .next = r->donor->list};
@@ -99,7 +99,11 @@ static void begin(struct repl *r, struct transfer *t, const struct wish *w) {
                 return;
         }
         t->begin = NEW(struct capture);
-        *t->begin = (struct capture){.pos = s->pos, .history = s->history, .digest = state_digest(s), .adopted = r->adopted, .settings = *tree_settings(s->tree)};
+        *t->begin = (struct capture){.pos = s->pos,
+                                     .history = s->history,
+                                     .digest = state_digest(s),
+                                     .adopted = r->adopted,
+                                     .settings = *tree_settings(s->tree)};
         if (w->id == s->pos.seq) {
                 t->mode = TRANSFER_BY_LOG;
                 return;
@@ -181,7 +185,9 @@ void donor_ask(struct repl *r, size_t from, const void *body, size_t len) {
 }
 
 /* --- giving. A piece of the wish w into e, as far as there is room; true: the wish is fulfilled. */
-static size_t room(const struct enc *e) { return e->len + 64 < WIRE_PIECE_MAX ? WIRE_PIECE_MAX - e->len - 64 : 0; }
+static size_t room(const struct enc *e) {
+        return e->len + 64 < WIRE_PIECE_MAX ? WIRE_PIECE_MAX - e->len - 64 : 0;
+}
 
 static bool give_bytes(struct enc *e, struct wish *w, const uint8_t *data, size_t total) {
         size_t at = MIN_OF((size_t)w->offset, total), n = MIN_OF(total - at, room(e));

@@ -7,7 +7,9 @@
 #define READMIT_MAX_MS    60000u
 #define READMIT_STEADY_MS 600000u /* in S for so long: the back-off falls */
 
-void expel_progress(struct repl *r, size_t from) { r->members[from].progress = r->quiet; }
+void expel_progress(struct repl *r, size_t from) {
+        r->members[from].progress = r->quiet;
+}
 
 /* What member i owes, as we see it. */
 static bool owes(const struct repl *r, size_t i) {
@@ -76,7 +78,8 @@ void expel_check(struct repl *r) {
         r->round_told = true;
         for (size_t i = 0; i < r->n_members; i++)
                 if (late >> i & 1)
-                        repl_log(r, 4, "node %u has made no progress for %" PRIu64 " ms: expelling it", r->members[i].id.node, patience * (1 + rank));
+                        repl_log(r, 4, "node %u has made no progress for %" PRIu64 " ms: expelling it", r->members[i].id.node,
+                                 patience * (1 + rank));
         CLEANUP(enc_done) struct enc e;
         enc_init(&e, 8);
         enc_u64(&e, late);

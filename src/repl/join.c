@@ -58,7 +58,8 @@ static void log_aside(struct repl *r, size_t i, const struct choice *c) {
         if (c->aside[i] == ASIDE_FOREIGN)
                 repl_log(r, 4, "node %u belongs to another cluster: set aside", m->id.node);
         if (c->aside[i] == ASIDE_VERSION)
-                repl_log(r, 4, "node %u speaks protocol versions %u to %u, this view speaks %u: set aside", m->id.node, m->state.lowest, m->state.highest, c->version);
+                repl_log(r, 4, "node %u speaks protocol versions %u to %u, this view speaks %u: set aside", m->id.node, m->state.lowest,
+                         m->state.highest, c->version);
 }
 
 static bool holds_best(const struct repl *r) {
@@ -71,7 +72,10 @@ static void chosen_ready(struct repl *r) {
         r->best = r->members[r->choice.best].state;
         r->hold_since = 0;
         if (r->choice.forgiven)
-                repl_log(r, 4, "epoch %" PRIu64 " begins although members that may have forgotten acknowledged operations were needed to choose its state", r->choice.epoch);
+                repl_log(r, 4,
+                         "epoch %" PRIu64
+                         " begins although members that may have forgotten acknowledged operations were needed to choose its state",
+                         r->choice.epoch);
         if (holds_best(r) || repl_variant(VARIANT_ADOPT_BEFORE_CAUGHT_UP)) {
                 join_ready(r);
                 return;
@@ -91,7 +95,8 @@ void join_chosen(struct repl *r) {
         if (repl_me(r)->aside == ASIDE_FOREIGN)
                 repl_move(r, PHASE_MINORITY, "this node belongs to another cluster than the others here");
         else if (repl_me(r)->aside == ASIDE_VERSION)
-                repl_move_text(r, PHASE_MINORITY, "protocol version %u is spoken here, this node speaks %u to %u", c->version, WIRE_VERSION_MIN, WIRE_VERSION_MAX);
+                repl_move_text(r, PHASE_MINORITY, "protocol version %u is spoken here, this node speaks %u to %u", c->version,
+                               WIRE_VERSION_MIN, WIRE_VERSION_MAX);
         else if (c->kind == CHOICE_MINORITY)
                 repl_move(r, PHASE_MINORITY, c->why);
         else if (!q || !q->quorate) /* lost since our STATE was sent */
@@ -144,7 +149,8 @@ static void send_joined(struct repl *r) {
 
 void join_step(struct repl *r) {
         if (repl_phase(r) == PHASE_PROMISE) {
-                bool promised = r->persist_promised >= r->choice.epoch || repl_variant(VARIANT_PROMISE_NOT_PERSISTED) || repl_variant(VARIANT_NO_PROMISE);
+                bool promised = r->persist_promised >= r->choice.epoch || repl_variant(VARIANT_PROMISE_NOT_PERSISTED) ||
+                                repl_variant(VARIANT_NO_PROMISE);
                 bool clear = r->invalidated >= r->join_seq || repl_variant(VARIANT_JOINED_EARLY);
                 if (promised && !r->persisting && r->written >= r->join_seq && clear)
                         send_joined(r);
@@ -158,7 +164,9 @@ void join_step(struct repl *r) {
         }
 }
 
-static bool is_synced(const struct member *m) { return m->synced; }
+static bool is_synced(const struct member *m) {
+        return m->synced;
+}
 
 bool join_quorum(const struct repl *r, bool (*counts)(const struct member *m)) {
         return choice_votes(&r->choice, r->members, r->n_members, counts) >= r->choice.needed;

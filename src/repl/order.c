@@ -72,7 +72,8 @@ static void conclude(struct repl *r, const struct op *op, struct opbuf *b, const
 /* The broken machine that sends again without looking up applies what it knows once more. */
 static errint_t apply_again(struct repl *r, uint64_t epoch, const struct op *op, const struct opbuf *b, struct op_result *ret) {
         struct op_result known;
-        if (op->origin.incarnation == 0 || sessions_find(r->state->sessions, op->origin.node, op->origin.incarnation, op->origin.number, &known) == SESSION_NEW)
+        if (op->origin.incarnation == 0 ||
+            sessions_find(r->state->sessions, op->origin.node, op->origin.incarnation, op->origin.number, &known) == SESSION_NEW)
                 return state_apply(r->state, epoch, op, b->bytes + b->head_at, b->head_len, &r->changes, ret);
         errint_t err = tree_apply(r->state->tree, op, r->state->pos.seq + 1, &r->changes, ret);
         if (err < 0)
@@ -90,13 +91,16 @@ static void apply_one(struct repl *r, struct opbuf *b, uint64_t epoch, struct re
         repl_free_later(r, scratch);
         repl_hold(r, opbuf_ref(b));
         struct op_result result = {0};
-        if (err == 0 && repl_variant(VARIANT_SKIP_DELETIONS) && repl_phase(r) == PHASE_CATCHUP && (op->kind == OP_UNLINK || op->kind == OP_RMDIR))
+        if (err == 0 && repl_variant(VARIANT_SKIP_DELETIONS) && repl_phase(r) == PHASE_CATCHUP &&
+            (op->kind == OP_UNLINK || op->kind == OP_RMDIR))
                 op->kind = OP_NOTHING;
         if (err == 0)
-                err = repl_variant(VARIANT_RESEND_BLIND) ? apply_again(r, epoch, op, b, &result)
-                                                         : state_apply(r->state, epoch, op, b->bytes + b->head_at, b->head_len, &r->changes, &result);
+                err = repl_variant(VARIANT_RESEND_BLIND)
+                              ? apply_again(r, epoch, op, b, &result)
+                              : state_apply(r->state, epoch, op, b->bytes + b->head_at, b->head_len, &r->changes, &result);
         if (err < 0) { /* others may have been able to: this node cannot follow them any more */
-                repl_log(r, 3, "operation at %" PRIu64 " cannot be applied: %s", r->state->pos.seq + 1, err == -ENOMEM ? "out of memory" : "not an operation");
+                repl_log(r, 3, "operation at %" PRIu64 " cannot be applied: %s", r->state->pos.seq + 1,
+                         err == -ENOMEM ? "out of memory" : "not an operation");
                 repl_fail(r, "an operation could not be applied");
                 return;
         }
@@ -168,8 +172,8 @@ static bool queue_apply(struct repl *r, struct op_queue *q) {
 static void deliver_op(struct repl *r, size_t from, const struct wire_op *op, struct opbuf *kept) {
         r->delivered_seq++;
         if (repl_applies(r)) {
-                PRE(r->state->pos.seq + 1 == r->delivered_seq || repl_variant(VARIANT_OLD_EPOCH) || repl_variant(VARIANT_ADOPT_BEFORE_CAUGHT_UP) ||
-                    repl_variant(VARIANT_EXPEL_WITHOUT_ROUND));
+                PRE(r->state->pos.seq + 1 == r->delivered_seq || repl_variant(VARIANT_OLD_EPOCH) ||
+                    repl_variant(VARIANT_ADOPT_BEFORE_CAUGHT_UP) || repl_variant(VARIANT_EXPEL_WITHOUT_ROUND));
                 order_apply(r, op, kept, r->choice.epoch, from == r->self);
         } else if (repl_phase(r) == PHASE_CATCHUP) {
                 late_push(r, op, kept);

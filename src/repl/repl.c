@@ -9,9 +9,9 @@
 #define ANYWHERE (BIT(PHASE_OFFLINE) | BIT(PHASE_WAITING) | BIT(PHASE_COLLECT) | BIT(PHASE_EXPELLED) | BIT(PHASE_LEFT))
 
 static const char *const phase_names[PHASE_COUNT] = {
-        [PHASE_OFFLINE] = "offline",   [PHASE_WAITING] = "waiting",   [PHASE_COLLECT] = "collecting", [PHASE_MINORITY] = "minority",
-        [PHASE_HOLD] = "holding",      [PHASE_CATCHUP] = "catching up", [PHASE_PROMISE] = "promising", [PHASE_JOINING] = "joining",
-        [PHASE_ADOPTING] = "adopting", [PHASE_ACTIVE] = "active",     [PHASE_EXPELLED] = "expelled", [PHASE_LEFT] = "left",
+        [PHASE_OFFLINE] = "offline",   [PHASE_WAITING] = "waiting",     [PHASE_COLLECT] = "collecting", [PHASE_MINORITY] = "minority",
+        [PHASE_HOLD] = "holding",      [PHASE_CATCHUP] = "catching up", [PHASE_PROMISE] = "promising",  [PHASE_JOINING] = "joining",
+        [PHASE_ADOPTING] = "adopting", [PHASE_ACTIVE] = "active",       [PHASE_EXPELLED] = "expelled",  [PHASE_LEFT] = "left",
 };
 static const uint32_t phase_allowed[PHASE_COUNT] = {
         [PHASE_OFFLINE] = ANYWHERE,
@@ -36,8 +36,8 @@ static bool phase_invariant(const void *object, unsigned state) {
         case PHASE_PROMISE:
                 return r->chosen && r->members[r->self].in_round && r->members[r->self].aside == ASIDE_NO;
         case PHASE_JOINING: /* nobody joins whose promise could be forgotten */
-                return r->chosen && (r->persist_promised >= r->choice.epoch || repl_variant(VARIANT_PROMISE_NOT_PERSISTED) || repl_variant(VARIANT_NO_PROMISE) ||
-                                     repl_variant(VARIANT_EPOCH_REUSED));
+                return r->chosen && (r->persist_promised >= r->choice.epoch || repl_variant(VARIANT_PROMISE_NOT_PERSISTED) ||
+                                     repl_variant(VARIANT_NO_PROMISE) || repl_variant(VARIANT_EPOCH_REUSED));
         case PHASE_ADOPTING:
                 return r->epoch_active && r->members[r->self].synced;
         case PHASE_ACTIVE: /* nobody acknowledges whose adopted epoch could be forgotten */
@@ -190,8 +190,9 @@ void repl_move(struct repl *r, enum phase to, const char *reason) {
         bool was_active = repl_phase(r) == PHASE_ACTIVE;
         const char *from = state_move(&r->phase, to, phase_invariant, r);
         r->reason = reason;
-        trace_move(r, "%s -> %s, ring %u.%llu round %u, epoch %llu, at %llu%s%s", from, state_text(&r->phase), r->ring.node, (unsigned long long)r->ring.seq,
-                   r->round, (unsigned long long)r->choice.epoch, (unsigned long long)r->state->pos.seq, *reason ? ": " : "", reason);
+        trace_move(r, "%s -> %s, ring %u.%llu round %u, epoch %llu, at %llu%s%s", from, state_text(&r->phase), r->ring.node,
+                   (unsigned long long)r->ring.seq, r->round, (unsigned long long)r->choice.epoch, (unsigned long long)r->state->pos.seq,
+                   *reason ? ": " : "", reason);
         if (was_active && to != PHASE_ACTIVE)
                 r->lost_at = r->now;
         if (to == PHASE_ACTIVE) {
@@ -220,7 +221,9 @@ void repl_fail(struct repl *r, const char *why) {
         donor_stop(r);
 }
 
-uint64_t repl_ack_timeout(const struct repl *r) { return r->config.ack_timeout_ms; }
+uint64_t repl_ack_timeout(const struct repl *r) {
+        return r->config.ack_timeout_ms;
+}
 
 /* --- what every step ends with */
 static void tell_role(struct repl *r) {
@@ -296,29 +299,63 @@ static void dispatch(struct repl *r, const struct repl_event *ev) {
                 r->random = ev->start.random;
                 r->lost_at = r->now;
                 break;
-        case REPL_DELIVER: view_deliver(r, ev); break;
-        case REPL_VIEW: view_begin(r, ev); break;
-        case REPL_QUORUM: view_quorum(r, ev); break;
-        case REPL_REQUEST: request_submit(r, ev); break;
-        case REPL_WITHDRAW: request_withdraw(r, ev->withdraw.token); break;
-        case REPL_WRITTEN: stable_written(r, ev->seq.seq); break;
-        case REPL_FLUSHED: stable_flushed(r, ev->seq.seq); break;
-        case REPL_INVALIDATED: stable_invalidated(r, ev->seq.seq); break;
-        case REPL_PERSISTED: join_persisted(r, ev); break;
-        case REPL_STORE_FAILED: repl_fail(r, "the store failed"); break;
-        case REPL_SENT: r->busy = false; break;
-        case REPL_BUSY: r->busy = true; break;
-        case REPL_TIMER: on_timer(r); break;
+        case REPL_DELIVER:
+                view_deliver(r, ev);
+                break;
+        case REPL_VIEW:
+                view_begin(r, ev);
+                break;
+        case REPL_QUORUM:
+                view_quorum(r, ev);
+                break;
+        case REPL_REQUEST:
+                request_submit(r, ev);
+                break;
+        case REPL_WITHDRAW:
+                request_withdraw(r, ev->withdraw.token);
+                break;
+        case REPL_WRITTEN:
+                stable_written(r, ev->seq.seq);
+                break;
+        case REPL_FLUSHED:
+                stable_flushed(r, ev->seq.seq);
+                break;
+        case REPL_INVALIDATED:
+                stable_invalidated(r, ev->seq.seq);
+                break;
+        case REPL_PERSISTED:
+                join_persisted(r, ev);
+                break;
+        case REPL_STORE_FAILED:
+                repl_fail(r, "the store failed");
+                break;
+        case REPL_SENT:
+                r->busy = false;
+                break;
+        case REPL_BUSY:
+                r->busy = true;
+                break;
+        case REPL_TIMER:
+                on_timer(r);
+                break;
         case REPL_LOG_PART:
                 if (catchup_reads(r, ev->log_part.tag))
                         catchup_log_part(r, ev);
                 else
                         donor_log_part(r, ev);
                 break;
-        case REPL_CLOSED: view_closed(r); break;
-        case REPL_STOP: on_stop(r); break;
-        case REPL_MORE: order_more(r); break;
-        case REPL_FORGIVE: join_forgive(r); break;
+        case REPL_CLOSED:
+                view_closed(r);
+                break;
+        case REPL_STOP:
+                on_stop(r);
+                break;
+        case REPL_MORE:
+                order_more(r);
+                break;
+        case REPL_FORGIVE:
+                join_forgive(r);
+                break;
         }
 }
 
@@ -340,7 +377,8 @@ struct repl_effects repl_step(struct repl *r, const struct repl_event *ev) {
 struct op_origin repl_next_origin(struct repl *r) {
         uint64_t number = r->next_number++;
         uint64_t lowest = request_lowest(r);
-        return (struct op_origin){.node = r->config.node, .incarnation = r->config.incarnation, .number = number, .lowest_waiting = lowest ? lowest : number};
+        return (struct op_origin){
+                .node = r->config.node, .incarnation = r->config.incarnation, .number = number, .lowest_waiting = lowest ? lowest : number};
 }
 
 void repl_status(const struct repl *r, struct repl_status *ret) {

@@ -35,7 +35,9 @@ void request_free_all(struct repl *r) {
                 request_remove(r, r->first);
 }
 
-uint64_t request_lowest(const struct repl *r) { return r->first ? r->first->number : 0; }
+uint64_t request_lowest(const struct repl *r) {
+        return r->first ? r->first->number : 0;
+}
 
 /* --- events */
 void request_submit(struct repl *r, const struct repl_event *ev) {
@@ -104,13 +106,15 @@ void request_returned(struct repl *r, const struct wire_header *h) {
         if (h->type != WIRE_TRAFFIC && h->type != WIRE_PART)
                 return;
         for (struct request *q = r->first; q; q = q->next)
-                if (q->fate == FATE_UNKNOWN && q->instance == h->instance && q->round == h->round && q->first <= h->number && h->number <= q->last)
+                if (q->fate == FATE_UNKNOWN && q->instance == h->instance && q->round == h->round && q->first <= h->number &&
+                    h->number <= q->last)
                         q->fate = FATE_QUEUED; /* it was not delivered in its round, so everybody drops it */
 }
 
 struct request *request_delivered(struct repl *r, const struct wire_op *op) {
         struct request *q = r->next_apply;
-        if (!q || q->fate != FATE_SENT || q->op->head_len != op->head_len || memcmp(q->op->bytes + q->op->head_at, op->head, op->head_len) != 0)
+        if (!q || q->fate != FATE_SENT || q->op->head_len != op->head_len ||
+            memcmp(q->op->bytes + q->op->head_at, op->head, op->head_len) != 0)
                 return NULL;
         return q;
 }

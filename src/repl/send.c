@@ -1,7 +1,9 @@
 /* send.c: messages out: their names and numbers; acknowledgements and operations that travel together; the window. */
 #include "machine.h"
 
-uint32_t send_under_way(const struct repl *r) { return r->own_number - r->own_seen; }
+uint32_t send_under_way(const struct repl *r) {
+        return r->own_number - r->own_seen;
+}
 
 void send_message(struct repl *r, enum wire_type type, const void *body, size_t len, const void *body2, size_t len2) {
         struct wire_header h = {

@@ -204,7 +204,8 @@ void stable_invalidated(struct repl *r, uint64_t seq) {
         if (r->replacing)
                 return;
         r->invalidated = MAX_OF(r->invalidated, MIN_OF(seq, r->state->pos.seq));
-        while (r->invalidated + 1 >= r->recent_first && r->invalidated + 1 < r->recent_first + r->recent_n && !recent_at(r, r->invalidated + 1)->changed)
+        while (r->invalidated + 1 >= r->recent_first && r->invalidated + 1 < r->recent_first + r->recent_n &&
+               !recent_at(r, r->invalidated + 1)->changed)
                 r->invalidated++; /* operations without changes need no answer */
         stable_update(r);
 }

@@ -8,7 +8,9 @@ static size_t staged_slot(const struct staged *s, struct hash128 digest, uint64_
         return i;
 }
 
-struct blob *staged_find(const struct staged *s, struct hash128 digest, uint64_t size) { return s->cap ? s->slots[staged_slot(s, digest, size)] : NULL; }
+struct blob *staged_find(const struct staged *s, struct hash128 digest, uint64_t size) {
+        return s->cap ? s->slots[staged_slot(s, digest, size)] : NULL;
+}
 
 static void staged_grow(struct staged *s) {
         struct staged grown = {.cap = s->cap ? 2 * s->cap : 64};

@@ -91,7 +91,8 @@ errint_t transfer_begin_decode(const uint8_t *p, size_t n, struct transfer_begin
                 (void)dec_bytes(&d, LIMIT_NAME, &len);
                 (void)dec_bytes(&d, LIMIT_PATH, &len);
         }
-        bool good = (b.mode == TRANSFER_BY_LOG || b.mode == TRANSFER_BY_DIFFERENCE) && b.height < TRANSFER_LEVELS && b.next_ino <= INO_RESERVED;
+        bool good =
+                (b.mode == TRANSFER_BY_LOG || b.mode == TRANSFER_BY_DIFFERENCE) && b.height < TRANSFER_LEVELS && b.next_ino <= INO_RESERVED;
         if (dec_finish(&d) < 0 || !good)
                 return -EBADMSG;
         *ret = b;

@@ -2,7 +2,9 @@
 #include "machine.h"
 
 /* --- quorum notices, kept by ring: they come early, late, again with another verdict, or not at all */
-static bool ring_equal(struct repl_ring a, struct repl_ring b) { return a.node == b.node && a.seq == b.seq; }
+static bool ring_equal(struct repl_ring a, struct repl_ring b) {
+        return a.node == b.node && a.seq == b.seq;
+}
 
 const struct quorum_notice *view_notice(const struct repl *r) {
         const struct quorum_notice *found = NULL;
@@ -307,7 +309,8 @@ static bool sender_fits(struct repl *r, size_t from, const struct wire_header *h
 
 static void deliver_here(struct repl *r, size_t from, const struct wire_header *h, const uint8_t *body, size_t len) {
         struct member *m = &r->members[from];
-        bool moves = h->type == WIRE_ROUND || h->type == WIRE_EXPEL || h->type == WIRE_READMIT; /* everybody must follow these, gap or not */
+        bool moves =
+                h->type == WIRE_ROUND || h->type == WIRE_EXPEL || h->type == WIRE_READMIT; /* everybody must follow these, gap or not */
         if (m->gapped && !moves)
                 return;
         if (from == r->self)
@@ -320,9 +323,15 @@ static void deliver_here(struct repl *r, size_t from, const struct wire_header *
                 if (wire_state_decode(body, len, &s) == 0)
                         on_state(r, from, h, &s);
                 break;
-        case WIRE_ROUND: view_round(r, view_round_bits(r), "a new round"); break;
-        case WIRE_EXPEL: expel_delivered(r, from, body, len); break;
-        case WIRE_READMIT: expel_readmit(r, from); break;
+        case WIRE_ROUND:
+                view_round(r, view_round_bits(r), "a new round");
+                break;
+        case WIRE_EXPEL:
+                expel_delivered(r, from, body, len);
+                break;
+        case WIRE_READMIT:
+                expel_readmit(r, from);
+                break;
         case WIRE_FORGIVE:
                 if (repl_phase(r) == PHASE_HOLD && m->aside == ASIDE_NO) {
                         r->forgiven = true;
@@ -333,19 +342,32 @@ static void deliver_here(struct repl *r, size_t from, const struct wire_header *
                 if (!r->chosen || m->aside != ASIDE_NO || repl_phase(r) == PHASE_MINORITY || repl_phase(r) == PHASE_EXPELLED)
                         break;
                 switch (h->type) {
-                case WIRE_JOINED: join_joined(r, from, body, len); break;
-                case WIRE_TRAFFIC: order_traffic(r, from, h, body, len); break;
-                case WIRE_PART: order_part(r, from, h, body, len); break;
-                case WIRE_ASK: donor_ask(r, from, body, len); break;
-                case WIRE_GIVE: catchup_give(r, from, body, len); break;
-                default: break;
+                case WIRE_JOINED:
+                        join_joined(r, from, body, len);
+                        break;
+                case WIRE_TRAFFIC:
+                        order_traffic(r, from, h, body, len);
+                        break;
+                case WIRE_PART:
+                        order_part(r, from, h, body, len);
+                        break;
+                case WIRE_ASK:
+                        donor_ask(r, from, body, len);
+                        break;
+                case WIRE_GIVE:
+                        catchup_give(r, from, body, len);
+                        break;
+                default:
+                        break;
                 }
         }
 }
 
 static void deliver_strange(struct repl *r, size_t from, errint_t why, const struct wire_header *h) {
         if (r->damaged++ == 0)
-                repl_log(r, 4, why == -EPROTONOSUPPORT ? "node %u sent a message in protocol version %u, which is not spoken here" : "node %u sent a damaged message",
+                repl_log(r, 4,
+                         why == -EPROTONOSUPPORT ? "node %u sent a message in protocol version %u, which is not spoken here"
+                                                 : "node %u sent a damaged message",
                          r->members[from].id.node, h->version);
 }
 
@@ -365,7 +387,8 @@ void view_deliver(struct repl *r, const struct repl_event *ev) {
                 return;
         }
         bool here = ring_equal(h.ring, r->ring) && h.members == r->members_hash;
-        if (repl_variant(VARIANT_OLD_EPOCH) && (h.type == WIRE_TRAFFIC || h.type == WIRE_PART) && r->chosen && (!here || h.round != r->round)) {
+        if (repl_variant(VARIANT_OLD_EPOCH) && (h.type == WIRE_TRAFFIC || h.type == WIRE_PART) && r->chosen &&
+            (!here || h.round != r->round)) {
                 h.type == WIRE_TRAFFIC ? order_traffic(r, from, &h, body, len) : order_part(r, from, &h, body, len);
                 return;
         }

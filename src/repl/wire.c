@@ -4,7 +4,8 @@
 #include <string.h>
 
 const char *wire_type_text(unsigned type) {
-        static const char *const names[WIRE_TYPE_COUNT] = {"?", "STATE", "JOINED", "TRAFFIC", "PART", "ROUND", "EXPEL", "READMIT", "FORGIVE", "ASK", "GIVE"};
+        static const char *const names[WIRE_TYPE_COUNT] = {"?",     "STATE",   "JOINED",  "TRAFFIC", "PART", "ROUND",
+                                                           "EXPEL", "READMIT", "FORGIVE", "ASK",     "GIVE"};
         return names[type < WIRE_TYPE_COUNT ? type : 0];
 }
 
@@ -13,7 +14,8 @@ static void put_le(uint8_t *at, uint64_t v, unsigned n) {
                 at[i] = (uint8_t)(v >> (8 * i));
 }
 
-void wire_header_encode(const struct wire_header *h, const void *body, size_t body_len, const void *body2, size_t body2_len, uint8_t out[WIRE_HEADER]) {
+void wire_header_encode(const struct wire_header *h, const void *body, size_t body_len, const void *body2, size_t body2_len,
+                        uint8_t out[WIRE_HEADER]) {
         PRE(body_len + body2_len <= WIRE_BODY_MAX);
         put_le(out, WIRE_MAGIC, 4);
         out[4] = h->version;
@@ -51,7 +53,8 @@ errint_t wire_decode(const void *p, size_t n, struct wire_header *ret, const uin
         h.instance = dec_u32(&d);
         h.number = dec_u32(&d);
         uint32_t length = dec_u32(&d), crc = dec_u32(&d);
-        if (magic != WIRE_MAGIC || length != dec_left(&d) || h.number == 0 || h.lowest > h.version || h.version > h.highest || h.lowest == 0)
+        if (magic != WIRE_MAGIC || length != dec_left(&d) || h.number == 0 || h.lowest > h.version || h.version > h.highest ||
+            h.lowest == 0)
                 return -EBADMSG;
         if (crc32c(crc32c(0, p, 52), d.p, length) != crc)
                 return -EBADMSG;

@@ -15,7 +15,10 @@ struct world {
         struct state state;
         uint64_t now;
         uint32_t peer_number;
-        struct { uint8_t *data; size_t len; } own[OWN_KEPT]; /* our messages, to be delivered to us */
+        struct {
+                uint8_t *data;
+                size_t len;
+        } own[OWN_KEPT]; /* our messages, to be delivered to us */
         size_t n_own;
         uint64_t written, invalidated, flush, token;
         unsigned persists;
@@ -37,16 +40,27 @@ static void run(struct world *w, const struct repl_effects *fx) {
                                 memcpy(w->own[w->n_own].data + f->send.len, f->send.data2, f->send.len2);
                         w->n_own++;
                         break;
-                case EFFECT_COMMIT: w->written = f->commit.pos.seq; break;
-                case EFFECT_INVALIDATE: w->invalidated = f->commit.pos.seq; break;
-                case EFFECT_FLUSH: w->flush = f->flush.seq; break;
-                case EFFECT_PERSIST: w->persists++; break;
+                case EFFECT_COMMIT:
+                        w->written = f->commit.pos.seq;
+                        break;
+                case EFFECT_INVALIDATE:
+                        w->invalidated = f->commit.pos.seq;
+                        break;
+                case EFFECT_FLUSH:
+                        w->flush = f->flush.seq;
+                        break;
+                case EFFECT_PERSIST:
+                        w->persists++;
+                        break;
                 case EFFECT_REPLACE:
                         w->persists++;
                         w->written = w->invalidated = w->flush = 0;
                         break;
-                case EFFECT_ROLE: POST(!f->role.primary || w->peer_joined); break;
-                default: break;
+                case EFFECT_ROLE:
+                        POST(!f->role.primary || w->peer_joined);
+                        break;
+                default:
+                        break;
                 }
         }
 }
@@ -64,8 +78,16 @@ static void step(struct world *w, struct repl_event ev) {
 
 /* A message of member 2 in the round that the machine is in. */
 static void peer(struct world *w, enum wire_type type, uint32_t skip, const void *body, size_t len) {
-        struct wire_header h = {.version = 1, .lowest = 1, .highest = 1, .type = (uint8_t)type, .ring = w->r->ring, .members = w->r->members_hash,
-                                .round = w->r->round, .incarnation = 22, .instance = 1, .number = w->r->members[1].next_number + skip};
+        struct wire_header h = {.version = 1,
+                                .lowest = 1,
+                                .highest = 1,
+                                .type = (uint8_t)type,
+                                .ring = w->r->ring,
+                                .members = w->r->members_hash,
+                                .round = w->r->round,
+                                .incarnation = 22,
+                                .instance = 1,
+                                .number = w->r->members[1].next_number + skip};
         cleanup_free uint8_t *data = xmalloc(WIRE_HEADER + len + 1);
         if (len > WIRE_BODY_MAX)
                 return;
@@ -76,8 +98,15 @@ static void peer(struct world *w, enum wire_type type, uint32_t skip, const void
 }
 
 static void peer_state(struct world *w, uint8_t change) {
-        struct wire_state s = {.promised = w->r->promised, .adopted = w->r->adopted, .seq = w->state.pos.seq, .digest = state_digest(&w->state), .votes = 1, .needed = 2,
-                               .expected = 3, .flags = STATE_QUORATE, .members = view_round_bits(w->r)};
+        struct wire_state s = {.promised = w->r->promised,
+                               .adopted = w->r->adopted,
+                               .seq = w->state.pos.seq,
+                               .digest = state_digest(&w->state),
+                               .votes = 1,
+                               .needed = 2,
+                               .expected = 3,
+                               .flags = STATE_QUORATE,
+                               .members = view_round_bits(w->r)};
         CLEANUP(enc_done) struct enc e;
         memcpy(s.cluster_id, w->r->config.cluster_id, 16);
         if (change & 1)
@@ -94,7 +123,8 @@ static void peer_state(struct world *w, uint8_t change) {
 }
 
 static void peer_joined(struct world *w, uint8_t change) {
-        struct wire_joined j = {.epoch = w->r->choice.epoch + (change & 1), .seq = w->r->best.seq + (change >> 1 & 1), .digest = w->r->best.digest};
+        struct wire_joined j = {
+                .epoch = w->r->choice.epoch + (change & 1), .seq = w->r->best.seq + (change >> 1 & 1), .digest = w->r->best.digest};
         CLEANUP(enc_done) struct enc e;
         enc_init(&e, WIRE_BODY_MAX);
         wire_joined_encode(&j, &e);
@@ -123,7 +153,8 @@ static void peer_body(struct world *w, uint8_t which, const uint8_t *p, size_t n
 static void own_messages(struct world *w) {
         size_t n = w->n_own;
         for (size_t i = 0; i < n; i++) {
-                step(w, (struct repl_event){.kind = REPL_DELIVER, .deliver = {.sender = members[0], .data = w->own[i].data, .len = w->own[i].len}});
+                step(w, (struct repl_event){.kind = REPL_DELIVER,
+                                            .deliver = {.sender = members[0], .data = w->own[i].data, .len = w->own[i].len}});
                 free(w->own[i].data);
         }
         memmove(w->own, w->own + n, (w->n_own - n) * sizeof(w->own[0]));
@@ -149,19 +180,38 @@ static void request(struct world *w, uint8_t name) {
 
 static void command(struct world *w, uint8_t what, uint8_t arg, const uint8_t *p, size_t n) {
         switch (what % 10) {
-        case 0: peer(w, (enum wire_type)(1 + arg % (WIRE_TYPE_COUNT - 1)), arg / 128, p, n); break;
-        case 1: peer_state(w, arg); break;
-        case 2: peer_joined(w, arg); break;
-        case 3: peer_body(w, arg, p, n); break;
-        case 4: own_messages(w); break;
-        case 5: answers(w); break;
-        case 6: request(w, arg); break;
+        case 0:
+                peer(w, (enum wire_type)(1 + arg % (WIRE_TYPE_COUNT - 1)), arg / 128, p, n);
+                break;
+        case 1:
+                peer_state(w, arg);
+                break;
+        case 2:
+                peer_joined(w, arg);
+                break;
+        case 3:
+                peer_body(w, arg, p, n);
+                break;
+        case 4:
+                own_messages(w);
+                break;
+        case 5:
+                answers(w);
+                break;
+        case 6:
+                request(w, arg);
+                break;
         case 7:
                 w->now += 20u * arg;
                 step(w, (struct repl_event){.kind = REPL_TIMER, .timer = {1}});
                 break;
-        case 8: step(w, (struct repl_event){.kind = REPL_QUORUM, .quorum = {.ring = {1, 4}, .quorate = arg & 1, .expected_votes = 3, .total_votes = 3}}); break;
-        default: step(w, (struct repl_event){.kind = REPL_DELIVER, .deliver = {.sender = members[arg % 3], .data = p, .len = n}}); break;
+        case 8:
+                step(w, (struct repl_event){.kind = REPL_QUORUM,
+                                            .quorum = {.ring = {1, 4}, .quorate = arg & 1, .expected_votes = 3, .total_votes = 3}});
+                break;
+        default:
+                step(w, (struct repl_event){.kind = REPL_DELIVER, .deliver = {.sender = members[arg % 3], .data = p, .len = n}});
+                break;
         }
 }
 
@@ -171,8 +221,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         state_init(&w.state);
         w.r = repl_new(&config, &w.state);
         step(&w, (struct repl_event){.kind = REPL_START, .start = {5}});
-        step(&w, (struct repl_event){.kind = REPL_QUORUM, .quorum = {.ring = {1, 4}, .quorate = true, .expected_votes = 3, .total_votes = 3}});
-        step(&w, (struct repl_event){.kind = REPL_VIEW, .view = {.ring = {1, 4}, .members = (const struct repl_member[]){{1, 10}, {2, 20}}, .n = 2}});
+        step(&w,
+             (struct repl_event){.kind = REPL_QUORUM, .quorum = {.ring = {1, 4}, .quorate = true, .expected_votes = 3, .total_votes = 3}});
+        step(&w, (struct repl_event){.kind = REPL_VIEW,
+                                     .view = {.ring = {1, 4}, .members = (const struct repl_member[]){{1, 10}, {2, 20}}, .n = 2}});
         /* Each command: what, argument, length of its bytes, bytes. */
         for (size_t at = 0; at + 3 <= size;) {
                 size_t n = MIN_OF((size_t)data[at + 2], size - at - 3);

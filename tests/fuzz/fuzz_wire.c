@@ -5,7 +5,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void same(const struct enc *e, const uint8_t *p, size_t n) { POST(!e->err && e->len == n && (n == 0 || memcmp(e->data, p, n) == 0)); }
+static void same(const struct enc *e, const uint8_t *p, size_t n) {
+        POST(!e->err && e->len == n && (n == 0 || memcmp(e->data, p, n) == 0));
+}
 
 static void state(const uint8_t *p, size_t n, struct enc *e) {
         struct wire_state s;
@@ -78,14 +80,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         case 0:
                 (void)wire_decode(p, n, &h, &body, &len); /* any answer is right that reads nothing outside */
                 break;
-        case 1: state(p, n, &e); break;
+        case 1:
+                state(p, n, &e);
+                break;
         case 2:
                 if (wire_joined_decode(p, n, &j) == 0) {
                         wire_joined_encode(&j, &e);
                         same(&e, p, n);
                 }
                 break;
-        case 3: traffic(p, n, &e); break;
+        case 3:
+                traffic(p, n, &e);
+                break;
         case 4:
                 if (wire_part_decode(p, n, &part) == 0) {
                         POST(part.offset + part.len <= part.total);
@@ -93,10 +99,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                         same(&e, p, WIRE_PART_HEAD);
                 }
                 break;
-        case 5: ask(p, n, &e); break;
-        case 6: give(p, n, &e); break;
-        case 7: (void)transfer_begin_decode(p, n, &b); break;
-        default: (void)record_decode(p, n, &rec); break;
+        case 5:
+                ask(p, n, &e);
+                break;
+        case 6:
+                give(p, n, &e);
+                break;
+        case 7:
+                (void)transfer_begin_decode(p, n, &b);
+                break;
+        default:
+                (void)record_decode(p, n, &rec);
+                break;
         }
         return 0;
 }

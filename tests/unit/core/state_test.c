@@ -106,7 +106,8 @@ START_TEST(a_request_is_applied_once) {
 END_TEST
 
 START_TEST(the_payload_is_part_of_history) {
-        struct op_payload p = {.data = (const uint8_t *)"abc", .len = 3, .raw_len = 3}, q = {.data = (const uint8_t *)"abd", .len = 3, .raw_len = 3};
+        struct op_payload p = {.data = (const uint8_t *)"abc", .len = 3, .raw_len = 3},
+                          q = {.data = (const uint8_t *)"abd", .len = 3, .raw_len = 3};
         struct hash128 zero = {0, 0};
         struct hash128 a = state_history_next(zero, 1, "head", 4, &p), b = state_history_next(zero, 1, "head", 4, &q);
         ck_assert(!hash128_equal(a, b));

@@ -1,5 +1,5 @@
-/* explore.c: random schedules over the real machine: deliveries, requests, views with different tails, killed daemons and power cuts, hanging
- * disks, expulsions. After each schedule the faults end and the cluster has to converge. Checked by what callers were told, not by
+/* explore.c: random schedules over the real machine: deliveries, requests, views with different tails, killed daemons and power cuts,
+ * hanging disks, expulsions. After each schedule the faults end and the cluster has to converge. Checked by what callers were told, not by
  * what the machine thinks. The seed decides everything.
  *
  * EXPLORE_RUNS and EXPLORE_SEED in the environment make it longer, or repeat one. */
@@ -32,7 +32,12 @@ struct explorer {
         bool up[HNODES];
         unsigned weights[12];
         bool power, strict, late_notices, lost_heads;
-        struct { bool open; struct repl_ring ring; bool quorate; size_t votes; } notices[HNODES]; /* on their way */
+        struct {
+                bool open;
+                struct repl_ring ring;
+                bool quorate;
+                size_t votes;
+        } notices[HNODES];    /* on their way */
         uint8_t lost[HNODES]; /* bit: of this sender's next messages this node misses one */
         size_t acked, primaries, replaces, expels;
         char what[160]; /* the violation */
@@ -75,7 +80,9 @@ static void state_follow(struct hnode *n, struct state *s, uint64_t seq) {
                 struct op_result result;
                 if (l->pos.seq != s->pos.seq + 1)
                         continue;
-                ck_assert_int_eq(op_decode(l->op->bytes + l->op->head_at, l->op->head_len, l->op->bytes + l->op->payload_at, l->op->payload_len, &op, &scratch), 0);
+                ck_assert_int_eq(op_decode(l->op->bytes + l->op->head_at, l->op->head_len, l->op->bytes + l->op->payload_at,
+                                           l->op->payload_len, &op, &scratch),
+                                 0);
                 ck_assert_int_eq(state_apply(s, l->pos.epoch, &op, l->op->bytes + l->op->head_at, l->op->head_len, &changes, &result), 0);
                 free(scratch);
         }
@@ -116,7 +123,9 @@ static void on_effect(struct hcluster *c, size_t i, const struct repl_effect *f)
         } else if (f->kind == EFFECT_CONFLICT) {
                 struct op op;
                 void *scratch = NULL;
-                ck_assert_int_eq(op_decode(f->conflict.head, f->conflict.head_len, f->conflict.payload.data, f->conflict.payload.len, &op, &scratch), 0);
+                ck_assert_int_eq(
+                        op_decode(f->conflict.head, f->conflict.head_len, f->conflict.payload.data, f->conflict.payload.len, &op, &scratch),
+                        0);
                 size_t k = op_of(&op);
                 if (k < x->n_ops)
                         x->ops[k].conflict = true;
@@ -146,7 +155,9 @@ static void on_event(struct hcluster *c, size_t i, const struct hevent *e) {
         struct hnode *n = &c->nodes[i];
         struct xdisk *d = &x->disks[i];
         switch (e->ev.kind) {
-        case REPL_WRITTEN: state_follow(n, &d->written, e->ev.seq.seq); break;
+        case REPL_WRITTEN:
+                state_follow(n, &d->written, e->ev.seq.seq);
+                break;
         case REPL_FLUSHED:
                 state_follow(n, &d->written, e->ev.seq.seq);
                 state_follow(n, &d->medium, e->ev.seq.seq);
@@ -160,7 +171,8 @@ static void on_event(struct hcluster *c, size_t i, const struct hevent *e) {
                         state_follow(n, &d->medium, n->state.pos.seq);
                 }
                 break;
-        default: break;
+        default:
+                break;
         }
 }
 
@@ -383,12 +395,13 @@ static void view_some(struct explorer *x) {
 
 static void trouble_some(struct explorer *x) {
         struct hnode *n = &x->c.nodes[rnd(x, x->c.n)];
-        n->hold_invalidated = rnd(x, 4) == 0; /* the kernel hangs: its acknowledgements stop */
+        n->hold_invalidated = rnd(x, 4) == 0;  /* the kernel hangs: its acknowledgements stop */
         n->log_from = rnd(x, 2) ? 0 : 1000000; /* its log does not reach back */
 }
 
 static void step(struct explorer *x) {
-        static void (*const acts[])(struct explorer *) = {deliver_some, event_some, request_some, time_passes, crash_some, view_some, trouble_some, barrier_some, notice_some, busy_some, fill_some};
+        static void (*const acts[])(struct explorer *) = {deliver_some, event_some,   request_some, time_passes, crash_some, view_some,
+                                                          trouble_some, barrier_some, notice_some,  busy_some,   fill_some};
         unsigned total = 0;
         for (size_t k = 0; k < ARRAY_LEN(acts); k++)
                 total += x->weights[k];
@@ -454,11 +467,16 @@ static void explore_one(uint64_t seed, size_t totals[4]) {
         x->strict = rnd(x, 2);
         x->late_notices = rnd(x, 3) == 0;
         x->lost_heads = rnd(x, 3) == 0;
-        const unsigned weights[12] = {(const unsigned[]){200, 400, 620}[rnd(x, 3)], (const unsigned[]){100, 300, 600}[rnd(x, 3)],
-                                     (const unsigned[]){50, 180, 400}[rnd(x, 3)],  (const unsigned[]){20, 60}[rnd(x, 2)],
-                                     (const unsigned[]){0, 6, 20}[rnd(x, 3)],      (const unsigned[]){5, 20, 60}[rnd(x, 3)],
-                                     (const unsigned[]){0, 10}[rnd(x, 2)],         (const unsigned[]){0, 20}[rnd(x, 2)],
-                                      x->late_notices ? 60 : 0,                     (const unsigned[]){0, 0, 10}[rnd(x, 3)],
+        const unsigned weights[12] = {(const unsigned[]){200, 400, 620}[rnd(x, 3)],
+                                      (const unsigned[]){100, 300, 600}[rnd(x, 3)],
+                                      (const unsigned[]){50, 180, 400}[rnd(x, 3)],
+                                      (const unsigned[]){20, 60}[rnd(x, 2)],
+                                      (const unsigned[]){0, 6, 20}[rnd(x, 3)],
+                                      (const unsigned[]){5, 20, 60}[rnd(x, 3)],
+                                      (const unsigned[]){0, 10}[rnd(x, 2)],
+                                      (const unsigned[]){0, 20}[rnd(x, 2)],
+                                      x->late_notices ? 60 : 0,
+                                      (const unsigned[]){0, 0, 10}[rnd(x, 3)],
                                       (const unsigned[]){0, 60}[rnd(x, 2)]};
         memcpy(x->weights, weights, sizeof(weights));
         hc_init(&x->c, n);
@@ -495,7 +513,8 @@ START_TEST(random_schedules) {
         size_t totals[4] = {0};
         for (unsigned long long seed = first; seed < first + runs; seed++)
                 explore_one(seed, totals);
-        printf("%llu schedules: %zu operations, %zu acknowledged, %zu times primary, %zu states taken over\n", runs, totals[3], totals[0], totals[1], totals[2]);
+        printf("%llu schedules: %zu operations, %zu acknowledged, %zu times primary, %zu states taken over\n", runs, totals[3], totals[0],
+               totals[1], totals[2]);
         ck_assert_uint_gt(totals[0], runs); /* a machine that acknowledges nothing loses nothing */
 }
 END_TEST

@@ -122,11 +122,34 @@ static void read_log(struct hnode *x, const struct repl_effect *f) {
         e->ev.log_part.error = error;
 }
 
+/* The store switches; answers about the old history are not given any more. */
+static void replaced(struct hnode *x, const struct repl_effect *f) {
+        x->n_replaces++;
+        drop_log(x);
+        for (struct hevent **p = &x->events; *p;) {
+                struct hevent *e = *p;
+                if (e->ev.kind == REPL_WRITTEN || e->ev.kind == REPL_FLUSHED || e->ev.kind == REPL_INVALIDATED) {
+                        *p = e->next;
+                        if (!e->next)
+                                x->events_tail = p;
+                        free(e);
+                } else
+                        p = &e->next;
+        }
+        struct hevent *done = push_event(x, REPL_PERSISTED);
+        done->adopted = f->replace.adopted;
+        done->replaced = true;
+}
+
 static void run_effect(struct hcluster *c, size_t i, const struct repl_effect *f) {
         struct hnode *x = &c->nodes[i];
         switch (f->kind) {
-        case EFFECT_SEND: send_to_view(c, i, f); break;
-        case EFFECT_COMMIT: commit(x, f); break;
+        case EFFECT_SEND:
+                send_to_view(c, i, f);
+                break;
+        case EFFECT_COMMIT:
+                commit(x, f);
+                break;
         case EFFECT_INVALIDATE:
                 if (!x->hold_invalidated)
                         push_event(x, REPL_INVALIDATED)->ev.seq.seq = f->commit.pos.seq;
@@ -150,24 +173,14 @@ static void run_effect(struct hcluster *c, size_t i, const struct repl_effect *f
                 x->replies = realloc(x->replies, (x->n_replies + 1) * sizeof(*x->replies));
                 x->replies[x->n_replies++] = (struct hreply){f->reply.token, f->reply.result, f->reply.pos};
                 break;
-        case EFFECT_ARM: x->timer_at = f->arm.at_ms; break;
-        case EFFECT_READ_LOG: read_log(x, f); break;
+        case EFFECT_ARM:
+                x->timer_at = f->arm.at_ms;
+                break;
+        case EFFECT_READ_LOG:
+                read_log(x, f);
+                break;
         case EFFECT_REPLACE:
-                x->n_replaces++;
-                drop_log(x);
-                for (struct hevent **p = &x->events; *p;) { /* answers about the old history are not given any more */
-                        struct hevent *e = *p;
-                        if (e->ev.kind == REPL_WRITTEN || e->ev.kind == REPL_FLUSHED || e->ev.kind == REPL_INVALIDATED) {
-                                *p = e->next;
-                                if (!e->next)
-                                        x->events_tail = p;
-                                free(e);
-                        } else
-                                p = &e->next;
-                }
-                struct hevent *done = push_event(x, REPL_PERSISTED);
-                done->adopted = f->replace.adopted;
-                done->replaced = true;
+                replaced(x, f);
                 break;
         case EFFECT_ROLE:
                 x->primary = f->role.primary;
@@ -180,8 +193,12 @@ static void run_effect(struct hcluster *c, size_t i, const struct repl_effect *f
                 opbuf_unref(x->conflict);
                 x->conflict = opbuf_new(f->conflict.head, f->conflict.head_len, f->conflict.payload.data, f->conflict.payload.len);
                 break;
-        case EFFECT_LEAVE: x->left = true; break;
-        case EFFECT_FATAL: x->fatal = true; break;
+        case EFFECT_LEAVE:
+                x->left = true;
+                break;
+        case EFFECT_FATAL:
+                x->fatal = true;
+                break;
         case EFFECT_LOG:
                 x->n_lines++;
                 strncpy(x->last_line, f->text.text, sizeof(x->last_line) - 1);
@@ -368,8 +385,9 @@ struct hview *hc_view_bare(struct hcluster *c, const size_t *members, size_t n) 
 }
 
 void hc_quorum(struct hcluster *c, size_t i, struct repl_ring ring, bool quorate, size_t votes) {
-        struct repl_event ev = {.kind = REPL_QUORUM,
-                                .quorum = {.ring = ring, .quorate = quorate, .expected_votes = (uint32_t)c->n, .total_votes = (uint32_t)votes}};
+        struct repl_event ev = {
+                .kind = REPL_QUORUM,
+                .quorum = {.ring = ring, .quorate = quorate, .expected_votes = (uint32_t)c->n, .total_votes = (uint32_t)votes}};
         hc_step(c, i, &ev);
 }
 
@@ -391,14 +409,17 @@ static uint64_t submit(struct hcluster *c, size_t i, struct op *op, struct op_pa
         op->origin = repl_next_origin(x->r);
         op->payload = payload;
         ck_assert_int_eq(op_encode_head(op, &e), 0);
-        struct repl_event ev = {.kind = REPL_REQUEST,
-                                .request = {.kind = REQUEST_OPERATION, .token = c->next_token++, .head = e.data, .head_len = e.len, .payload = payload}};
+        struct repl_event ev = {
+                .kind = REPL_REQUEST,
+                .request = {.kind = REQUEST_OPERATION, .token = c->next_token++, .head = e.data, .head_len = e.len, .payload = payload}};
         hc_step(c, i, &ev);
         return ev.request.token;
 }
 
 uint64_t hc_mkdir(struct hcluster *c, size_t i, const char *name) {
-        struct op op = {.kind = OP_CREATE, .time = {.sec = 1}, .create = {.parent = INO_ROOT, .name = {name, strlen(name)}, .mode = S_IFREG | 0644}};
+        struct op op = {.kind = OP_CREATE,
+                        .time = {.sec = 1},
+                        .create = {.parent = INO_ROOT, .name = {name, strlen(name)}, .mode = S_IFREG | 0644}};
         return submit(c, i, &op, (struct op_payload){0});
 }
 
@@ -409,7 +430,8 @@ uint64_t hc_unlink(struct hcluster *c, size_t i, const char *name) {
 
 uint64_t hc_write(struct hcluster *c, size_t i, uint64_t ino, const void *p, size_t n) {
         struct extent extent = {.offset = 0, .length = n, .kind = EXTENT_DATA};
-        struct op op = {.kind = OP_WRITE, .time = {.sec = 2}, .write = {.ino = ino, .keep = 0, .size = n, .extents = &extent, .n_extents = 1}};
+        struct op op = {
+                .kind = OP_WRITE, .time = {.sec = 2}, .write = {.ino = ino, .keep = 0, .size = n, .extents = &extent, .n_extents = 1}};
         return submit(c, i, &op, (struct op_payload){.raw_len = n, .data = p, .len = n});
 }
 

@@ -175,7 +175,9 @@ START_TEST(no_quorum_no_writes) {
         alone(&c);
         struct hnode *x = &c.nodes[0];
         uint64_t flying = hc_mkdir(&c, 0, "flying");
-        hc_step(&c, 0, &(struct repl_event){.kind = REPL_QUORUM, .quorum = {.ring = x->view->ring, .quorate = false, .expected_votes = 3, .total_votes = 1}});
+        hc_step(&c, 0,
+                &(struct repl_event){.kind = REPL_QUORUM,
+                                     .quorum = {.ring = x->view->ring, .quorate = false, .expected_votes = 3, .total_votes = 1}});
         ck_assert(!x->primary && !x->settling);
         ck_assert_str_eq(x->reason, "quorum was lost");
         ck_assert_int_eq(hc_reply(&c, 0, flying)->result.error, -EIO);
@@ -183,7 +185,9 @@ START_TEST(no_quorum_no_writes) {
         ck_assert_int_eq(hc_reply(&c, 0, refused)->result.error, -EROFS);
         hc_settle(&c);
         ck_assert(!hc_has(&c, 0, "flying"));
-        hc_step(&c, 0, &(struct repl_event){.kind = REPL_QUORUM, .quorum = {.ring = x->view->ring, .quorate = true, .expected_votes = 1, .total_votes = 1}});
+        hc_step(&c, 0,
+                &(struct repl_event){.kind = REPL_QUORUM,
+                                     .quorum = {.ring = x->view->ring, .quorate = true, .expected_votes = 1, .total_votes = 1}});
         hc_settle(&c);
         ck_assert(x->primary);
         ck_assert_uint_eq(x->epoch, 2);

@@ -179,9 +179,13 @@ static void away_and_back_by_difference(unsigned files, size_t content) {
         free(data);
         hc_done(&c);
 }
-START_TEST(back_by_difference) { away_and_back_by_difference(3, 1000); }
+START_TEST(back_by_difference) {
+        away_and_back_by_difference(3, 1000);
+}
 END_TEST
-START_TEST(back_by_difference_many) { away_and_back_by_difference(700, 300000); }
+START_TEST(back_by_difference_many) {
+        away_and_back_by_difference(700, 300000);
+}
 END_TEST
 
 START_TEST(only_what_differs_travels) {
@@ -445,7 +449,7 @@ START_TEST(quorum_of_another_ring_says_nothing) {
                 hc_boot(&c, i);
         for (size_t i = 0; i < 3; i++)
                 hc_quorum(&c, i, (struct repl_ring){1, 8}, true, 3); /* early, of a ring to come */
-        struct hview *v = hc_view_bare(&c, HC_SET(0, 1)); /* ring 4 */
+        struct hview *v = hc_view_bare(&c, HC_SET(0, 1));            /* ring 4 */
         hc_settle(&c);
         ck_assert(!c.nodes[0].primary);
         ck_assert_str_eq(c.nodes[0].reason, "waiting for the quorum verdict of this ring");

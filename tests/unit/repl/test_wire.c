@@ -1,5 +1,5 @@
-/* test_wire.c: the bytes of version 1, pinned by tests/data/wire/v1 (one hex line per file; COTERIE_GOLDEN_WRITE=1 writes those that are missing), and
- * what is no message. */
+/* test_wire.c: the bytes of version 1, pinned by tests/data/wire/v1 (one hex line per file; COTERIE_GOLDEN_WRITE=1 writes those that are
+ * missing), and what is no message. */
 #include "suites.h"
 #include "transfer.h"
 
@@ -7,8 +7,15 @@
 
 static const struct hash128 digest = {UINT64_C(0x1122334455667788), UINT64_C(0x99aabbccddeeff00)};
 static const struct wire_header header = {
-        .version = 1, .lowest = 1, .highest = 1, .ring = {7, 0x1234}, .members = UINT64_C(0xfedcba9876543210), .round = 3,
-        .incarnation = UINT64_C(0xaabbccdd00112233), .instance = 9, .number = 5,
+        .version = 1,
+        .lowest = 1,
+        .highest = 1,
+        .ring = {7, 0x1234},
+        .members = UINT64_C(0xfedcba9876543210),
+        .round = 3,
+        .incarnation = UINT64_C(0xaabbccdd00112233),
+        .instance = 9,
+        .number = 5,
 };
 
 /* A whole message around a body. */
@@ -48,8 +55,16 @@ static void golden(const char *name, const struct enc *e) {
 static void sample_body(enum wire_type type, struct enc *e) {
         switch (type) {
         case WIRE_STATE: {
-                struct wire_state s = {.promised = 12, .adopted = 11, .seq = 345, .digest = digest, .votes = 1, .needed = 2, .extra = 0, .expected = 3,
-                                       .flags = STATE_QUORATE | STATE_FORGETFUL, .members = 7};
+                struct wire_state s = {.promised = 12,
+                                       .adopted = 11,
+                                       .seq = 345,
+                                       .digest = digest,
+                                       .votes = 1,
+                                       .needed = 2,
+                                       .extra = 0,
+                                       .expected = 3,
+                                       .flags = STATE_QUORATE | STATE_FORGETFUL,
+                                       .members = 7};
                 memcpy(s.cluster_id, "0123456789abcdef", 16);
                 wire_state_encode(&s, e);
                 break;
@@ -60,7 +75,12 @@ static void sample_body(enum wire_type type, struct enc *e) {
                 break;
         }
         case WIRE_TRAFFIC: {
-                struct wire_traffic t = {.epoch = 13, .flags = TRAFFIC_ACK | TRAFFIC_BARRIER, .ack_seq = 400, .ack_medium = 300, .ack_digest = digest, .barrier = 399};
+                struct wire_traffic t = {.epoch = 13,
+                                         .flags = TRAFFIC_ACK | TRAFFIC_BARRIER,
+                                         .ack_seq = 400,
+                                         .ack_medium = 300,
+                                         .ack_digest = digest,
+                                         .barrier = 399};
                 wire_traffic_encode(&t, e);
                 struct opbuf *a = opbuf_new("head", 4, "payload", 7), *b = opbuf_new("h", 1, NULL, 0);
                 enc_raw(e, a->bytes, a->len);
@@ -75,8 +95,12 @@ static void sample_body(enum wire_type type, struct enc *e) {
                 enc_raw(e, "a piece", 7);
                 break;
         }
-        case WIRE_ROUND: enc_u8(e, ROUND_GAP); break;
-        case WIRE_EXPEL: enc_u64(e, 5); break;
+        case WIRE_ROUND:
+                enc_u8(e, ROUND_GAP);
+                break;
+        case WIRE_EXPEL:
+                enc_u64(e, 5);
+                break;
         case WIRE_ASK: {
                 struct transfer_head h = {.target = {2, 1001}, .transfer = 77};
                 transfer_head_encode(&h, e);
@@ -87,11 +111,15 @@ static void sample_body(enum wire_type type, struct enc *e) {
         case WIRE_GIVE: {
                 struct transfer_head h = {.target = {1, 1000}, .transfer = 77};
                 transfer_head_encode(&h, e);
-                piece_encode(&(struct piece){.kind = OBJECT_CONTENT, .id = 9, .total = 300, .offset = 200, .data = (const uint8_t *)"bytes", .len = 5}, e);
+                piece_encode(
+                        &(struct piece){
+                                .kind = OBJECT_CONTENT, .id = 9, .total = 300, .offset = 200, .data = (const uint8_t *)"bytes", .len = 5},
+                        e);
                 piece_encode(&(struct piece){.kind = OBJECT_LOG_END, .id = 401, .data = (const uint8_t *)""}, e);
                 break;
         }
-        default: break; /* READMIT and FORGIVE have no body */
+        default:
+                break; /* READMIT and FORGIVE have no body */
         }
         ck_assert_int_eq(e->err, 0);
 }
