@@ -135,7 +135,7 @@ static errint_t measure(struct probe *p, struct probe_result *x, double seconds)
         errint_t r = prepare(p, x->state);
         if (r == 0)
                 r = open_file(p, flags, &f);
-        if (r < 0) {
+        if (r != 0) {
                 x->error = r;
                 return r == -EINVAL || r == -EOPNOTSUPP ? 0 : r;
         }
