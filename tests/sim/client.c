@@ -129,6 +129,7 @@ static void finish(struct client *c, int error) {
 /* --- writing a register: lookup, open, write, close */
 
 static void write_closed(struct client *c, int error) {
+        sim_trace(c->x->sim, "node %u wrote %" G_GUINT64_FORMAT " = %" G_GUINT64_FORMAT ": %d", c->x->i + 1, c->ino, c->value, error);
         if (error == 0)
                 history_wrote(c->x->sim, c->ino, c->value);
         finish(c, error);
@@ -171,6 +172,7 @@ static void judge_read(struct client *c, uint64_t value) {
         uint64_t *last = g_hash_table_lookup(c->seen, &c->ino), seen = 0;
         bool synced = c->synced && history_synced(c->x);
 
+        sim_trace(c->x->sim, "node %u reads %" G_GUINT64_FORMAT " = %" G_GUINT64_FORMAT " (%s)", c->x->i + 1, c->ino, value, c->fh ? "asked" : "cached");
         history_read(c->x, c->ino, value, synced, c->must_see, last ? *last : 0, &seen);
         if (seen && synced)
                 g_hash_table_replace(c->seen, g_memdup2(&c->ino, 8), g_memdup2(&seen, 8));
@@ -354,7 +356,7 @@ static void wake(struct sim *s, void *object, uint64_t value) {
 
 static void think(struct client *c) {
         struct sim *s = c->x->sim;
-        uint64_t us = c->error < 0 && c->error != -ENOENT && c->error != -EEXIST ? sim_between(s, 50 * SIM_MS, 400 * SIM_MS) : sim_between(s, 100, 60 * SIM_MS);
+        uint64_t us = c->error < 0 && c->error != -ENOENT && c->error != -EEXIST ? sim_between(s, 50 * SIM_MS, 400 * SIM_MS) : sim_between(s, 100, sim_chance(s, 10) ? 2 * SIM_S : 200 * SIM_MS);
 
         sim_after(s, us, wake, c, 0);
 }

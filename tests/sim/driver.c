@@ -97,8 +97,10 @@ void driver_resend(struct node *x) {
                 x->unsent = m->next;
                 free(m);
         }
-        if (x->unsent)
+        if (x->unsent) { /* refused again meanwhile */
+                sim_after_owned(x->sim, x->refuse_until - x->sim->now, resend_later, plan(x, 0), 0, free);
                 return;
+        }
         x->unsent_tail = &x->unsent;
         driver_post(x, driver_event(REPL_SENT, 0));
         driver_run(x);
@@ -140,7 +142,9 @@ static void effect_invalidate(struct node *x, const struct repl_effect *f) {
         if (f->commit.local) { /* the kernel of the writer knows */
                 cache_invalidate(x, &v->changes);
         }
-        sim_after_owned(x->sim, sim_chance(x->sim, 10) ? sim_between(x->sim, 1 * SIM_MS, 6 * SIM_MS) : sim_between(x->sim, 5, 100), invalidate_now, v, 0, invalidation_free);
+        /* Answers come in order of seq, as the edge gives them. */
+        x->invalidate_at = MAX_OF(x->invalidate_at, x->sim->now + (sim_chance(x->sim, 10) ? sim_between(x->sim, 1 * SIM_MS, 6 * SIM_MS) : sim_between(x->sim, 5, 100)));
+        sim_after_owned(x->sim, x->invalidate_at - x->sim->now, invalidate_now, v, 0, invalidation_free);
 }
 
 static void effect_commit(struct node *x, const struct repl_effect *f) {

@@ -139,6 +139,8 @@ void history_commit(struct node *x, const struct repl_effect *f) {
                 sim_violation(s, VERDICT_SAFETY, "digest", "node %u at (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ") differs from others with the same history", x->i + 1,
                               r->epoch, r->seq);
         x->record = r;
+        if (r->value)
+                sim_trace(s, "node %u applies %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT " = %" G_GUINT64_FORMAT "%s", x->i + 1, r->seq, r->ino, r->value, f->commit.local ? ", its own" : "");
         if (sim_chance(s, 2) && !hash128_equal(tree_digest(x->state->tree), tree_digest_recompute(x->state->tree)))
                 sim_violation(s, VERDICT_SAFETY, "rolling", "node %u: the rolling digest differs from the recomputed one", x->i + 1);
 }
@@ -436,7 +438,7 @@ void history_final(struct sim *s) {
                 const struct node *x = &s->nodes[i];
 
                 if (!x->up || !node_synced(x)) {
-                        sim_violation(s, VERDICT_LIVENESS, "convergence", "node %u is not a member of the synced set 70 s after the last fault", i + 1);
+                        sim_violation(s, VERDICT_LIVENESS, "convergence", "node %u is not a member of the synced set 80 s after the last fault", i + 1);
                         return;
                 }
                 if (!hash128_equal(state_digest(x->state), state_digest(first->state)))

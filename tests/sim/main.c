@@ -2,6 +2,8 @@
 #include "nemesis.h"
 #include "sim.h"
 
+#include "base/log.h"
+
 #include "variant.h"
 
 #include <getopt.h>
@@ -246,6 +248,13 @@ static bool take_option(struct plan *p, int c, const char *arg) {
         return ok;
 }
 
+/* What the store says belongs to the trace. */
+static void log_line(enum log_level level, const char *line, void *ctx) {
+        (void)level;
+        if (*(const bool *)ctx)
+                printf("           %s\n", line);
+}
+
 int main(int argc, char **argv) {
         static const struct option options[] = {{"seed", 1, 0, 's'}, {"count", 1, 0, 'c'}, {"nodes", 1, 0, 'n'}, {"ticks", 1, 0, 't'}, {"faults", 1, 0, 'f'},
                                                 {"store", 1, 0, 'S'}, {"script", 1, 0, 'p'}, {"variant", 1, 0, 'v'}, {"jobs", 1, 0, 'j'}, {"keep-going", 0, 0, 'k'},
@@ -269,6 +278,7 @@ int main(int argc, char **argv) {
                 usage(stderr);
                 return EXIT_USAGE;
         }
+        log_set_sink(log_line, &p.config.trace);
         printf("seed %" G_GUINT64_FORMAT " revision %s%s%s\n", p.seed, COTERIE_REVISION, variant ? " variant " : "", variant ? variants[variant].name : "");
         fflush(stdout);
         if (p.jobs == 1)

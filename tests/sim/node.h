@@ -91,6 +91,7 @@ struct node {
 
         /* the kernel: what it may answer by itself */
         GHashTable *cache; /* ino -> struct cached */
+        uint64_t invalidate_at;
 };
 
 void nodes_new(struct sim *s);

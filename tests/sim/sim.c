@@ -139,7 +139,7 @@ static void draw(struct sim *s) {
         static const unsigned sizes[] = {3, 3, 3, 3, 4, 5, 5, 7};
         static const enum sync_level levels[] = {LEVEL_FILE, LEVEL_FILESYSTEM, LEVEL_FILESYSTEM, LEVEL_NONE};
         unsigned n = sizes[sim_below(s, ARRAY_LEN(sizes))];
-        uint64_t ticks = sim_between(s, 15, 45) * 1000;
+        uint64_t ticks = sim_between(s, 12, 40) * 1000;
         int store = sim_chance(s, 25);
 
         s->level = levels[sim_below(s, ARRAY_LEN(levels))];
@@ -172,11 +172,11 @@ void sim_run(struct sim *s, const struct sim_config *config) {
                 sim_trace(s, "faults end");
                 s->quiet_phase = true;
                 nemesis_end(s);
-                run_until(s, s->now + 40 * SIM_S);
+                run_until(s, s->now + 10 * SIM_S);
         }
         if (!s->ended) {
                 clients_stop(s);
-                run_until(s, s->now + 30 * SIM_S);
+                run_until(s, s->now + 70 * SIM_S); /* a member that was expelled again and again waits up to a minute */
         }
         if (!s->ended)
                 history_final(s);

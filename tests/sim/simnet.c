@@ -397,7 +397,7 @@ static void form(struct sim *s, void *object, uint64_t change) {
                 if (!(set & (1u << i)) || (done & (1u << i)))
                         continue;
                 done |= set;
-                if (!net->host[i].ring || net->host[i].ring->broken || net->host[i].ring->nodes != set)
+                if (!net->host[i].ring || net->host[i].ring->broken || net->host[i].ring->notice_missing || net->host[i].ring->nodes != set)
                         form_ring(s, set);
         }
 }
