@@ -4,8 +4,8 @@
 #include <string.h>
 
 struct event *event_new(enum event_kind kind, size_t extra) {
-        struct event *ev = xcalloc(1, sizeof(*ev) + extra);
-        ev->kind = kind;
+        struct event *ev = xmalloc(sizeof(*ev) + extra); /* the data is the caller's to fill */
+        *ev = (struct event){.kind = kind};
         return ev;
 }
 
