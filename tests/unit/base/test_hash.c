@@ -49,6 +49,19 @@ START_TEST(crc32c_forms_agree_at_every_length_and_alignment) {
 }
 END_TEST
 
+START_TEST(crc32c_of_long_input_in_lanes) {
+        static uint8_t bytes[3 * 6144 + 64];
+        uint64_t seed = 2;
+        for (size_t i = 0; i < sizeof(bytes); i++)
+                bytes[i] = (uint8_t)next_random(&seed);
+        for (size_t from = 0; from < 3; from++)
+                for (size_t n = 6000; n + from <= sizeof(bytes); n += 71) {
+                        uint32_t chain = (uint32_t)next_random(&seed);
+                        ck_assert_uint_eq(crc32c(chain, bytes + from, n), crc32c_slow(chain, bytes + from, n));
+                }
+}
+END_TEST
+
 START_TEST(hash128_known_values) {
         char text[HASH128_TEXT];
         /* XXH3-128 of nothing, seed 0, as the reference xxhsum prints it. */
@@ -89,6 +102,7 @@ END_TEST
 Suite *suite_hash(void) {
         const TTest *const tests[] = {
                 crc32c_known_values,  crc32c_forms_agree_at_every_length_and_alignment,
+                crc32c_known_values,  crc32c_of_long_input_in_lanes,
                 hash128_known_values, hash128_chain_is_the_hash_of_both,
                 hash128_sums_roll,
         };
