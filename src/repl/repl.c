@@ -157,7 +157,7 @@ void repl_free_later(struct repl *r, void *p) {
         r->freed[r->n_freed++] = p;
 }
 
-static const char *scrap_text(struct repl *r, const char *fmt, va_list ap) {
+__attribute__((format(printf, 2, 0))) static const char *scrap_text(struct repl *r, const char *fmt, va_list ap) {
         char line[400];
         int n = vsnprintf(line, sizeof(line), fmt, ap);
         size_t len = n < 0 ? 0 : MIN_OF((size_t)n, sizeof(line) - 1);
