@@ -155,7 +155,8 @@ void join_step(struct repl *r) {
                 if (promised && !r->persisting && r->written >= r->join_seq && clear)
                         send_joined(r);
         }
-        if (repl_phase(r) == PHASE_ADOPTING && !r->persisting && r->adopted == r->choice.epoch) {
+        if (repl_phase(r) == PHASE_ADOPTING && !r->persisting && r->adopted == r->choice.epoch &&
+            (r->invalidated >= r->join_seq || repl_variant(VARIANT_JOINED_EARLY))) {
                 repl_move(r, PHASE_ACTIVE, "");
                 repl_log(r, 6, "epoch %" PRIu64 " is active at %" PRIu64, r->choice.epoch, r->state->pos.seq);
                 stable_begin(r);
@@ -173,6 +174,7 @@ bool join_quorum(const struct repl *r, bool (*counts)(const struct member *m)) {
 }
 
 static void adopt(struct repl *r) {
+        r->join_seq = r->state->pos.seq; /* what came while we joined may be acknowledged without us: no cache may hide it from now on */
         repl_move(r, PHASE_ADOPTING, "adopting the epoch");
         r->want_adopted = r->choice.epoch;
         join_persist(r);

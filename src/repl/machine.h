@@ -65,7 +65,7 @@ struct request {
         struct request *next, *prev;
         uint64_t token, number;
         enum fate fate;
-        bool withdrawn;
+        bool withdrawn, unsure; /* unsure: absent when an epoch began, but until that epoch has lasted a history that has it may still win */
         struct opbuf *op;
         size_t sent;        /* bytes of it handed to the transport in this round */
         uint32_t instance, round, first, last; /* messages that carried it: for FATE_SENT and FATE_UNKNOWN */
@@ -187,7 +187,7 @@ struct repl {
         uint64_t replaced_adopted;
         uint64_t persist_promised;          /* on the medium */
         uint64_t asked_promised, asked_adopted, persist_seq, persist_began;
-        uint64_t join_seq;                  /* what has to be written before JOINED */
+        uint64_t join_seq;                  /* what has to be written before JOINED, and clear of the caches before we count as a member */
         bool probing; /* the persist is the test write of an expelled member */
 
         /* history */

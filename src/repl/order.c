@@ -94,6 +94,8 @@ static void apply_one(struct repl *r, struct opbuf *b, uint64_t epoch, struct re
         if (err == 0 && repl_variant(VARIANT_SKIP_DELETIONS) && repl_phase(r) == PHASE_CATCHUP &&
             (op->kind == OP_UNLINK || op->kind == OP_RMDIR))
                 op->kind = OP_NOTHING;
+        if (err == 0 && repl_variant(VARIANT_APPLY_CLOCK))
+                op->time.nsec = (uint32_t)(r->now % 1000) * 1000000u;
         if (err == 0)
                 err = repl_variant(VARIANT_RESEND_BLIND)
                               ? apply_again(r, epoch, op, b, &result)

@@ -77,7 +77,7 @@ void request_withdraw(struct repl *r, uint64_t token) {
                 if (q->token != token)
                         continue;
                 q->withdrawn = true;
-                if (q->fate == FATE_QUEUED && q->sent == 0) { /* surely in nobody's history, and never will be */
+                if (q->fate == FATE_QUEUED && q->sent == 0 && !q->unsure) { /* surely in nobody's history, and never will be */
                         reply_error(r, token, -EINTR);
                         request_remove(r, q);
                 }
@@ -151,6 +151,7 @@ void request_adopted(struct repl *r) {
                         }
                 } else if (v == SESSION_NEW) {
                         q->fate = FATE_QUEUED;
+                        q->unsure = true;
                 } else {
                         repl_log(r, 4, "the fate of request %" PRIu64 " is not known", q->number);
                         reply_error(r, q->token, -EIO);
@@ -176,8 +177,9 @@ void request_refuse_all(struct repl *r, const char *why) {
         r->refusing = true;
         while (r->first) {
                 struct request *q = r->first;
-                unknown += q->fate != FATE_QUEUED;
-                reply_error(r, q->token, q->fate == FATE_QUEUED ? -EROFS : -EIO);
+                bool surely = q->fate == FATE_QUEUED && !q->unsure;
+                unknown += !surely;
+                reply_error(r, q->token, surely ? -EROFS : -EIO);
                 request_remove(r, q);
         }
         if (unknown > 0)

@@ -28,7 +28,8 @@
         X(TOTEM_IGNORED, "totem-ignored", "a ring change with the same members begins no view")                                            \
         X(FSYNC_ORIGIN, "fsync-origin", "a barrier flushes this node only")                                                                \
         X(JOINED_EARLY, "joined-early", "JOINED is sent before the kernel's caches are clear")                                             \
-        X(ACK_AT_ACTIVATION, "ack-at-activation", "what waits and is in the chosen state is acknowledged when the epoch begins")
+        X(ACK_AT_ACTIVATION, "ack-at-activation", "what waits and is in the chosen state is acknowledged when the epoch begins")           \
+        X(APPLY_CLOCK, "apply-clock", "apply reads the clock")
 
 enum repl_variant {
         VARIANT_NONE,
