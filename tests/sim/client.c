@@ -340,6 +340,38 @@ static void begin(struct client *c) {
         }
 }
 
+/* --- many at once: as from a shell script with an `&` on each line */
+
+struct burst {
+        struct fs_reply reply;
+        struct node *x;
+};
+static void burst_end(struct fs_reply *r, int error) {
+        struct burst *b = CONTAINER_OF(r, struct burst, reply);
+
+        if (!b->x->dying)
+                sim_mix(b->x->sim, (uint64_t)(unsigned)error);
+        free(b);
+}
+static void burst_entry(struct fs_reply *r, const struct fs_entry *e) {
+        (void)e;
+        burst_end(r, 0);
+}
+static const struct fs_reply_ops burst_ops = {.err = burst_end, .entry = burst_entry};
+
+void clients_burst(struct node *x, unsigned n) {
+        for (unsigned k = 0; k < n && x->up && x->fs; k++) {
+                struct burst *b = NEW(struct burst);
+                char name[32];
+
+                b->x = x;
+                b->reply = (struct fs_reply){.ops = &burst_ops, .unique = sim_draw(x->sim)};
+                (void)snprintf(name, sizeof name, "b%u-%" G_GUINT64_FORMAT, x->i, ++x->sim->clients->next_value);
+                x->sim->operations++;
+                fs_mkdir(x->fs, &caller, INO_ROOT, name, 0755, &b->reply);
+        }
+}
+
 /* --- pace */
 
 static void wake(struct sim *s, void *object, uint64_t value) {

@@ -142,6 +142,10 @@ static void effect_invalidate(struct node *x, const struct repl_effect *f) {
         if (f->commit.local) { /* the kernel of the writer knows */
                 cache_invalidate(x, &v->changes);
         }
+        if (x->slow_kernel_until > x->sim->now) { /* a page is locked, a directory is busy */
+                sim_probe(x->sim, PROBE_LATE_INVALIDATION);
+                x->invalidate_at = MAX_OF(x->invalidate_at, x->sim->now + sim_below(x->sim, 800 * SIM_MS));
+        }
         /* Answers come in order of seq, as the edge gives them. */
         x->invalidate_at = MAX_OF(x->invalidate_at, x->sim->now + (sim_chance(x->sim, 10) ? sim_between(x->sim, 1 * SIM_MS, 6 * SIM_MS) : sim_between(x->sim, 5, 100)));
         sim_after_owned(x->sim, x->invalidate_at - x->sim->now, invalidate_now, v, 0, invalidation_free);

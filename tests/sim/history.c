@@ -15,6 +15,7 @@ struct history {
         struct record *frontier; /* the highest acknowledged */
         GHashTable *conflicts; /* request "node/incarnation/number" kept as a conflict record on some node */
         GPtrArray *dropped;    /* records that a node gave up for another history */
+        GHashTable *refused;   /* requests that were answered with "it did not happen" */
         uint64_t epoch;        /* the highest that has begun anywhere */
 };
 
@@ -30,6 +31,7 @@ struct history *history_new(struct sim *s) {
         h->values = g_hash_table_new(g_int64_hash, g_int64_equal);
         h->acked = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
         h->conflicts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+        h->refused = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
         h->dropped = g_ptr_array_new();
         return h;
 }
@@ -49,6 +51,7 @@ void history_free(struct history *h) {
         g_hash_table_destroy(h->values);
         g_hash_table_destroy(h->acked);
         g_hash_table_destroy(h->conflicts);
+        g_hash_table_destroy(h->refused);
         g_ptr_array_free(h->dropped, TRUE);
         free(h);
 }
@@ -130,12 +133,15 @@ void history_commit(struct node *x, const struct repl_effect *f) {
                               x->record ? x->record->seq : 0);
         if (!r) {
                 r = record_new(h, now, x->record, f->commit.pos.seq);
-                r->digest = digest;
                 fill(h, r, f);
         } else if (r->parent != x->record) {
                 sim_violation(s, VERDICT_SAFETY, "history", "node %u reaches a known state at %" G_GUINT64_FORMAT " from another one", x->i + 1, r->seq);
         }
-        if (!hash128_equal(r->digest, digest) || r->result.error != f->commit.result.error)
+        if (!r->digested && !x->damaged) {
+                r->digest = digest;
+                r->digested = true;
+        }
+        if (!x->damaged && (!hash128_equal(r->digest, digest) || r->result.error != f->commit.result.error))
                 sim_violation(s, VERDICT_SAFETY, "digest", "node %u at (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ") differs from others with the same history", x->i + 1,
                               r->epoch, r->seq);
         x->record = r;
@@ -173,7 +179,23 @@ static void on_one_chain(struct node *x, struct record *r) {
         r->acked = true;
 }
 
+/* When a write returns, every member of S has it: in the history that it keeps, or kept until its disk lost some of it. */
+static void held_by_all(const struct node *x, const struct record *r) {
+        struct sim *s = x->sim;
+        struct repl_status st;
+
+        repl_status(x->repl, &st);
+        for (size_t k = 0; k < st.n_members; k++) {
+                const struct node *y = &s->nodes[st.members[k].node - 1];
+
+                if (st.members[k].synced && (y->damaged || (ancestor(y->kept_written, r->seq) != r && ancestor(y->lost_written, r->seq) != r)))
+                        sim_violation(s, VERDICT_SAFETY, "held", "node %u acknowledges (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT "), which node %u, a member of S, does not hold%s",
+                                      x->i + 1, r->epoch, r->seq, y->i + 1, y->damaged ? ": its state is damaged" : "");
+        }
+}
+
 static void history_barrier(struct sim *s, const struct node *x, uint64_t seq);
+static char *request_key(const struct op_origin *o) { return g_strdup_printf("%u/%" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT, o->node, o->incarnation, o->number); }
 
 void history_reply(struct node *x, const struct request *q, const struct repl_effect *f) {
         struct sim *s = x->sim;
@@ -187,6 +209,8 @@ void history_reply(struct node *x, const struct request *q, const struct repl_ef
         }
         if (error == -EROFS || error == -EIO || error == -EINTR) { /* rule 9: no operation of these clients is applied with one of them */
                 sim_probe(s, error == -EIO ? PROBE_REPLY_EIO : PROBE_REPLY_EROFS);
+                if (error != -EIO)
+                        g_hash_table_add(s->history->refused, request_key(&q->origin));
                 return;
         }
         for (r = x->record; r && !(r->origin.node == q->origin.node && r->origin.incarnation == q->origin.incarnation && r->origin.number == q->origin.number && r->seq <= f->reply.pos.seq);)
@@ -203,6 +227,7 @@ void history_reply(struct node *x, const struct request *q, const struct repl_ef
                               ", but %" G_GUINT64_FORMAT " had been acknowledged before it began",
                               x->i + 1, q->origin.number, r->seq, q->frontier);
         on_one_chain(x, r);
+        held_by_all(x, r);
 }
 
 /* A node says that its epoch is running: it must have all that was acknowledged. */
@@ -223,8 +248,6 @@ void history_role(struct node *x) {
 }
 
 /* --- another history, conflict records */
-
-static char *request_key(const struct op_origin *o) { return g_strdup_printf("%u/%" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT, o->node, o->incarnation, o->number); }
 
 void history_conflict(struct node *x, const struct repl_effect *f) {
         struct op op;
@@ -248,12 +271,15 @@ void history_replace(struct node *x) {
                 sim_violation(s, VERDICT_SAFETY, "transfer", "node %u takes over a state that nobody had, at %" G_GUINT64_FORMAT, x->i + 1, x->state->pos.seq);
                 return;
         }
-        if (r && !hash128_equal(r->digest, state_digest(x->state)))
+        x->damaged = false;
+        if (r && r->digested && !hash128_equal(r->digest, state_digest(x->state)))
                 sim_violation(s, VERDICT_SAFETY, "transfer", "node %u takes over (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ") with another digest", x->i + 1, r->epoch, r->seq);
         x->record = r;
         while (a != b) { /* down to where the two histories part */
                 if (b && (!a || b->seq >= a->seq)) {
-                        if (b->changed)
+                        if (b->seq <= x->loaded)
+                                sim_probe(s, PROBE_LOST_BEFORE_RESTART); /* what was applied in an earlier life is in no memory: docs/SIMULATION.md */
+                        else if (b->changed)
                                 g_ptr_array_add(s->history->dropped, b);
                         b = b->parent;
                 } else {
@@ -262,7 +288,10 @@ void history_replace(struct node *x) {
         }
 }
 
-void history_replaced(struct node *x) { x->kept_written = x->kept_flushed = x->record; }
+void history_replaced(struct node *x) {
+        x->kept_written = x->kept_flushed = x->record;
+        x->loaded = MIN_OF(x->loaded, x->record ? x->record->seq : 0);
+}
 
 /* --- restarts */
 
@@ -290,7 +319,9 @@ void history_start(struct node *x, const struct store_loaded *loaded, bool power
                 sim_violation(s, VERDICT_SAFETY, "restart", "node %u starts with a state that nobody had, at %" G_GUINT64_FORMAT, x->i + 1, x->state->pos.seq);
                 return;
         }
-        if (r && !hash128_equal(r->digest, state_digest(x->state)))
+        if (r && r->digested && hash128_equal(r->digest, state_digest(x->state)))
+                x->damaged = false; /* its log made good what memory had wrong */
+        else if (r && r->digested && !x->damaged)
                 sim_violation(s, VERDICT_SAFETY, "restart", "node %u starts at %" G_GUINT64_FORMAT " with another digest than it had", x->i + 1, r->seq);
         must = power_cut && s->level != LEVEL_FILE ? x->kept_flushed : x->kept_written;
         /* An append may be there before it is known to be written, so more is fine; what is there must hold what was kept. */
@@ -298,6 +329,7 @@ void history_start(struct node *x, const struct store_loaded *loaded, bool power
                 sim_violation(s, VERDICT_SAFETY, "durability", "node %u starts at %" G_GUINT64_FORMAT " without what it had kept, (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ")%s",
                               x->i + 1, r ? r->seq : 0, must->epoch, must->seq, power_cut ? " after a power cut" : "");
         x->record = r;
+        x->loaded = r ? r->seq : 0;
         x->kept_written = r;
         x->kept_flushed = power_cut || !r ? r : ancestor(r, x->kept_flushed ? x->kept_flushed->seq : 0);
 }
@@ -310,9 +342,9 @@ static void history_barrier(struct sim *s, const struct node *x, uint64_t seq) {
         if (!r || s->level == LEVEL_NONE) /* there a barrier promises nothing */
                 return;
         for (unsigned i = 0; i < s->n; i++) {
-                struct record *k = s->nodes[i].kept_flushed;
+                const struct node *y = &s->nodes[i];
 
-                have += k && k->seq >= r->seq && ancestor(k, r->seq) == r;
+                have += ancestor(y->kept_flushed, r->seq) == r || ancestor(y->lost_flushed, r->seq) == r;
         }
         if (2 * have <= s->n)
                 sim_violation(s, VERDICT_SAFETY, "barrier", "a barrier of node %u at %" G_GUINT64_FORMAT " returned with %u of %u media holding it", x->i + 1, seq, have, s->n);
@@ -390,11 +422,12 @@ static void check_reference(struct sim *s, const struct node *x) {
                 if (g_hash_table_contains(applied, key)) {
                         if (r->changed)
                                 sim_violation(s, VERDICT_SAFETY, "once", "request %s is applied twice, again at %" G_GUINT64_FORMAT, key, r->seq);
-                        sim_probe(s, PROBE_SENT_AGAIN);
                         g_free(key);
                         continue;
                 }
                 g_hash_table_add(applied, key);
+                if (r->changed && g_hash_table_contains(s->history->refused, key))
+                        sim_violation(s, VERDICT_SAFETY, "refused", "request %s was answered that it did not happen, and is in the history at %" G_GUINT64_FORMAT, key, r->seq);
                 if (op_decode(r->head, r->head_len, r->payload, r->payload_len, &op, &scratch) < 0) {
                         sim_violation(s, VERDICT_SAFETY, "reference", "an applied operation does not decode");
                         break;
@@ -407,6 +440,9 @@ static void check_reference(struct sim *s, const struct node *x) {
         for (guint k = 0; k < s->history->dropped->len && s->verdict == VERDICT_OK; k++) {
                 const struct record *r = s->history->dropped->pdata[k];
                 cleanup_free char *key = request_key(&r->origin);
+
+                if (g_hash_table_contains(applied, key))
+                        sim_probe(s, PROBE_SENT_AGAIN);
 
                 if (!g_hash_table_contains(applied, key) && !g_hash_table_contains(s->history->conflicts, key))
                         sim_violation(s, VERDICT_SAFETY, "conflicts", "request %s was applied at (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT

@@ -12,8 +12,8 @@ struct record {
         uint64_t seq, epoch;
         struct op_origin origin;
         enum op_kind kind;
-        bool changed, acked;
-        struct hash128 digest; /* state_digest */
+        bool changed, acked, digested;
+        struct hash128 digest; /* state_digest, once an undamaged node was there */
         uint8_t *head, *payload;
         size_t head_len, payload_len;
         struct op_result result;

@@ -1,6 +1,7 @@
 /* nemesis.c: see nemesis.h. */
 #include "nemesis.h"
 
+#include "client.h"
 #include "simnet.h"
 
 #include <string.h>
@@ -186,6 +187,48 @@ static void all_restart(struct sim *s) {
         }
 }
 
+static void repair_hold(struct sim *s, void *object, uint64_t value) {
+        (void)value;
+        simnet_hold(s, ((struct node *)object)->i, false, 0);
+}
+
+/* One direction is dead: the ring forms with the node and without it, again and again. */
+static void one_way_flips(struct sim *s, void *object, uint64_t value) {
+        unsigned component[SIM_NODES_MAX] = {0};
+        const struct node *x = object;
+
+        if (s->quiet_phase)
+                return;
+        component[x->i] = value & 1;
+        simnet_partition(s, component);
+        if (value > 0)
+                sim_after(s, sim_between(s, 150 * SIM_MS, 900 * SIM_MS), one_way_flips, object, value - 1);
+}
+
+static bool net_and_kernel(struct sim *s, enum fault f, struct node *x) {
+        switch (f) {
+        case FAULT_ONE_WAY:
+                one_way_flips(s, x, sim_between(s, 1, 4) * 2 - 1);
+                return true;
+        case FAULT_LATE:
+                if (!simnet_is_up(s, x->i))
+                        return false;
+                simnet_hold(s, x->i, true, 0);
+                sim_after(s, sim_between(s, 5 * SIM_MS, 900 * SIM_MS), repair_hold, x, 0);
+                return true;
+        case FAULT_BURST:
+                if (!x->up || x->paused)
+                        return false;
+                clients_burst(x, (unsigned)sim_between(s, 5, 60));
+                return true;
+        case FAULT_SLOW_KERNEL:
+                x->slow_kernel_until = s->now + a_while(s);
+                return true;
+        default:
+                return false;
+        }
+}
+
 static bool disk_and_time(struct sim *s, enum fault f, struct node *x) {
         switch (f) {
         case FAULT_SLOW_DISK:
@@ -216,7 +259,7 @@ static bool disk_and_time(struct sim *s, enum fault f, struct node *x) {
                 x->slow_until = s->now + a_while(s);
                 return true;
         default:
-                return false;
+                return net_and_kernel(s, f, x);
         }
 }
 
@@ -303,7 +346,8 @@ void nemesis_end(struct sim *s) {
                 bool failed = x->up && x->failed;
 
                 repair_disk(x);
-                x->refuse_until = 0;
+                x->refuse_until = x->slow_kernel_until = 0;
+                simnet_hold(s, i, false, 0);
                 if (!x->powered) {
                         node_boot(x);
                         continue;

@@ -127,19 +127,18 @@ static void nothing(void *ctx) { (void)ctx; }
 
 /* The request layer is freed only when nothing is under way in it: whatever was asked is answered, to callers who are dead. */
 static void drop_requests(struct node *x) {
-        GHashTableIter iter;
-        gpointer value;
-
         x->dying = true;
         for (struct pending_event *e = x->events; e; e = e->next)
                 if (e->request) {
                         g_hash_table_insert(x->requests, &e->request->token, e->request);
                         e->request = NULL;
                 }
-        for (g_hash_table_iter_init(&iter, x->requests); g_hash_table_iter_next(&iter, NULL, &value); g_hash_table_iter_init(&iter, x->requests)) {
-                struct request *q = value;
+        for (uint64_t token = 1; g_hash_table_size(x->requests) > 0; token++) { /* in an order that depends on nothing but the seed */
+                struct request *q = g_hash_table_lookup(x->requests, &token);
 
-                g_hash_table_iter_remove(&iter);
+                if (!q)
+                        continue;
+                g_hash_table_remove(x->requests, &token);
                 q->done(q->ctx, &(struct op_result){.error = -EIO});
                 request_free(q);
         }
@@ -249,6 +248,8 @@ void node_power_cut(struct node *x) {
         simnet_corosync(s, x->i, false);
         x->powered = false;
         x->boot = (x->boot + 2) | 1;
+        x->lost_written = x->kept_written;
+        x->lost_flushed = x->kept_flushed;
         if (s->level != LEVEL_FILE)
                 x->amnesia = true;
 }
@@ -263,6 +264,22 @@ void node_wipe(struct node *x) {
         }
         x->kept_written = x->kept_flushed = NULL;
         x->amnesia = true;
+}
+
+void node_damage(struct node *x) {
+        struct op op = {.kind = OP_SETATTR, .setattr = {.ino = INO_ROOT, .mask = SETATTR_MODE, .mode = 0700u | (uint32_t)sim_below(x->sim, 077)}};
+        struct op_result result = {0};
+        struct change_set changes;
+
+        if (!x->up)
+                return;
+        change_set_init(&changes);
+        (void)shared_state_write(x->shared);
+        (void)tree_apply(x->state->tree, &op, x->state->pos.seq, &changes, &result);
+        shared_state_done_write(x->shared);
+        change_set_done(&changes);
+        x->damaged = true;
+        sim_trace(x->sim, "node %u is damaged", x->i + 1);
 }
 
 /* --- what corosync has for the daemon: it reads it at its own pace, and not while it is stopped */

@@ -54,7 +54,8 @@ struct node {
         struct simdisk *disk;          /* sqlite */
         struct store_backing *backing; /* memory */
         bool amnesia; /* may have forgotten since it last was in S: power cut below level file, or a wiped disk */
-        uint64_t slow_disk_us, stuck_until, slow_until;
+        uint64_t slow_disk_us, stuck_until, slow_until, slow_kernel_until;
+        bool damaged; /* its state was changed behind its back, and is not yet replaced */
         int64_t clock_offset_ms;
 
         /* the daemon; all of it goes with the process */
@@ -88,6 +89,8 @@ struct node {
 
         /* what a restart must find again */
         struct record *kept_written, *kept_flushed;
+        struct record *lost_written, *lost_flushed; /* what its disk held before the last power cut took some of it */
+        uint64_t loaded;                            /* the position that this life began with */
 
         /* the kernel: what it may answer by itself */
         GHashTable *cache; /* ino -> struct cached */
@@ -106,6 +109,7 @@ void node_daemon_stop(struct node *x);   /* SIGTERM: leaves, clean stop */
 void node_daemon_pause(struct node *x, bool paused);
 void node_power_cut(struct node *x);
 void node_wipe(struct node *x);          /* while it is off: a new, empty disk */
+void node_damage(struct node *x);        /* one attribute of its tree in memory changes, as by a broken bit */
 bool node_synced(const struct node *x);  /* a member of S in a primary view, as it sees itself */
 
 /* What the net tells. */

@@ -1,15 +1,22 @@
 /* script.c: scripted fault schedules: the clients are drawn as ever, the faults come from a list. */
 #include "nemesis.h"
 
+#include "client.h"
 #include "simnet.h"
+#include "wire.h"
 
 #include <string.h>
 
 struct act {
         unsigned at_ms;
-        enum { CUT, HEAL, KILL, START, POWER, PAUSE, GO_ON, SLOW, STUCK, REPAIR } what;
+        enum { CUT, HEAL, KILL, START, POWER, PAUSE, GO_ON, SLOW, STUCK, REPAIR,
+               LATE,        /* receives nothing until the next ring */
+               NO_JOINED,   /* receives nothing from the next JOINED on; its death ends it */
+               SHORT_TAILS, /* node 1: from now on, 0: no more */
+               BURST, SLOW_KERNEL, DAMAGE } what;
         unsigned node;                   /* from 0 */
         unsigned component[3];           /* CUT */
+        unsigned tight; /* ms after the act before it, no matter when that was */
 };
 struct script {
         const char *name, *about;
@@ -38,6 +45,36 @@ static const struct act power_acts[] = {
         {3000, POWER, 0, {0}}, {3600, START, 0, {0}}, {5000, CUT, 0, {0, 0, 1}}, {6500, POWER, 0, {0}}, {6600, CUT, 0, {0, 1, 1}}, {7000, START, 0, {0}},
         {11000, HEAL, 0, {0}}, {14000, POWER, 2, {0}}, {14200, CUT, 0, {0, 1, 1}}, {14500, START, 2, {0}}, {18000, HEAL, 0, {0}}};
 
+/* One node's messages reach nobody but itself before it is cut off: it comes back with the longest history, of the older epoch. */
+static const struct act long_tail_acts[] = {
+        {3000, LATE, 0, {0}, 0}, {0, LATE, 1, {0}, 1}, {0, SHORT_TAILS, 1, {0}, 1}, {0, BURST, 2, {0}, 5}, {0, CUT, 0, {0, 0, 1}, 60}, {0, SHORT_TAILS, 0, {0}, 900},
+        {0, HEAL, 0, {0}, 900}, {12000, LATE, 1, {0}, 0}, {0, LATE, 2, {0}, 1}, {0, SHORT_TAILS, 1, {0}, 1}, {0, BURST, 0, {0}, 5}, {0, CUT, 0, {1, 0, 0}, 60},
+        {0, SHORT_TAILS, 0, {0}, 900}, {0, HEAL, 0, {0}, 900}};
+/* A node dies when it has said JOINED, but before it hears that the epoch begins; with the third one it begins the next. */
+static const struct act promise_acts[] = {
+        {3000, NO_JOINED, 0, {0}, 0}, {0, CUT, 0, {0, 0, 1}, 5}, {0, BURST, 1, {0}, 1500}, {0, KILL, 0, {0}, 150}, {0, CUT, 0, {0, 1, 0}, 1}, {0, START, 0, {0}, 50},
+        {0, HEAL, 0, {0}, 1700}, {12000, NO_JOINED, 2, {0}, 0}, {0, CUT, 0, {1, 0, 0}, 5}, {0, BURST, 1, {0}, 1500}, {0, KILL, 2, {0}, 150},
+        {0, CUT, 0, {0, 1, 0}, 1}, {0, START, 2, {0}, 50}, {0, HEAL, 0, {0}, 1700}};
+/* The first node's last writes are in the chosen state, the second dies before it has adopted, and finds the third with more of the old epoch. */
+static const struct act activation_acts[] = {
+        {3000, LATE, 0, {0}, 0}, {0, LATE, 1, {0}, 1}, {0, SHORT_TAILS, 1, {0}, 1}, {0, BURST, 2, {0}, 5}, {0, LATE, 2, {0}, 40}, {0, BURST, 0, {0}, 1},
+        {0, NO_JOINED, 1, {0}, 1}, {0, CUT, 0, {0, 0, 1}, 2}, {0, SHORT_TAILS, 0, {0}, 900}, {0, KILL, 1, {0}, 600}, {0, CUT, 0, {0, 1, 1}, 1}, {0, START, 1, {0}, 50},
+        {0, HEAL, 0, {0}, 7000},
+        {20000, LATE, 2, {0}, 0}, {0, LATE, 1, {0}, 1}, {0, SHORT_TAILS, 1, {0}, 1}, {0, BURST, 0, {0}, 5}, {0, LATE, 0, {0}, 40}, {0, BURST, 2, {0}, 1},
+        {0, NO_JOINED, 1, {0}, 1}, {0, CUT, 0, {1, 0, 0}, 2}, {0, SHORT_TAILS, 0, {0}, 900}, {0, KILL, 1, {0}, 600}, {0, CUT, 0, {1, 1, 0}, 1}, {0, START, 1, {0}, 50},
+        {0, HEAL, 0, {0}, 7000}};
+/* A newcomer applies what it missed while its kernel is slow to drop what it cached. */
+static const struct act stale_cache_acts[] = {
+        {3000, CUT, 0, {0, 0, 1}, 0}, {0, SLOW_KERNEL, 2, {0}, 1500}, {0, HEAL, 0, {0}, 800}, {8000, CUT, 0, {1, 0, 0}, 0}, {0, SLOW_KERNEL, 0, {0}, 1500},
+        {0, HEAL, 0, {0}, 800}, {13000, CUT, 0, {0, 1, 0}, 0}, {0, SLOW_KERNEL, 1, {0}, 1500}, {0, HEAL, 0, {0}, 800}};
+/* One of two members is not what its history says. */
+static const struct act damage_acts[] = {
+        {3000, CUT, 0, {0, 1, 0}, 0}, {5000, DAMAGE, 2, {0}, 0}, {8000, HEAL, 0, {0}, 0}, {11000, CUT, 0, {0, 0, 1}, 0}, {13000, DAMAGE, 1, {0}, 0}, {16000, HEAL, 0, {0}, 0}};
+/* A stopped daemon was expelled; what it sends before it learns of it is of an old epoch. Then it is cut off until its callers are refused. */
+static const struct act late_sender_acts[] = {
+        {3000, PAUSE, 2, {0}, 0}, {0, BURST, 2, {0}, 6000}, {0, GO_ON, 2, {0}, 200}, {0, CUT, 0, {0, 0, 1}, 20}, {0, HEAL, 0, {0}, 8000},
+        {20000, PAUSE, 1, {0}, 0}, {0, BURST, 1, {0}, 6000}, {0, GO_ON, 1, {0}, 200}, {0, CUT, 0, {0, 1, 0}, 20}, {0, HEAL, 0, {0}, 8000}};
+
 #define SCRIPT(n, text) {#n, text, n##_acts, ARRAY_LEN(n##_acts)}
 static const struct script scripts[] = {
         SCRIPT(forgetful, "a member that lost power returns with less while the best one is cut off"),
@@ -45,6 +82,12 @@ static const struct script scripts[] = {
         SCRIPT(slow_log, "a node dies while its disk lags behind"),
         SCRIPT(pause, "daemons stand still and come back"),
         SCRIPT(power, "power goes while others are cut off"),
+        SCRIPT(long_tail, "the longest history belongs to the older epoch"),
+        SCRIPT(promise, "a node dies between its promise and the epoch"),
+        SCRIPT(activation, "a node dies between the epoch's beginning and its adoption"),
+        SCRIPT(stale_cache, "a newcomer's kernel is slow to drop what it cached"),
+        SCRIPT(damage, "a member's state is not what its history says"),
+        SCRIPT(late_sender, "a stopped daemon sends before it learns that it was expelled"),
 };
 
 unsigned script_count(void) { return ARRAY_LEN(scripts); }
@@ -56,6 +99,37 @@ static void cut(struct sim *s, const struct act *a) {
         for (unsigned i = 0; i < s->n; i++)
                 component[i] = a->component[i % 3];
         simnet_partition(s, component);
+}
+
+#define BURST_SIZE 60u
+
+static void act_more(struct sim *s, const struct act *a, struct node *x) {
+        switch (a->what) {
+        case LATE:
+                s->faults[FAULT_LATE]++;
+                simnet_hold(s, a->node, true, 0);
+                break;
+        case NO_JOINED:
+                simnet_hold(s, a->node, simnet_held(s, a->node), WIRE_JOINED);
+                break;
+        case SHORT_TAILS:
+                simnet_short_tails(s, a->node);
+                break;
+        case BURST:
+                s->faults[FAULT_BURST]++;
+                clients_burst(x, BURST_SIZE);
+                break;
+        case SLOW_KERNEL:
+                s->faults[FAULT_SLOW_KERNEL]++;
+                x->slow_kernel_until = s->now + 3 * SIM_S;
+                break;
+        case DAMAGE:
+                s->faults[FAULT_DAMAGE]++;
+                node_damage(x);
+                break;
+        default:
+                break;
+        }
 }
 
 static void act_now(struct sim *s, void *object, uint64_t value) {
@@ -76,6 +150,7 @@ static void act_now(struct sim *s, void *object, uint64_t value) {
         case KILL:
                 s->faults[FAULT_DAEMON_KILL]++;
                 node_daemon_kill(x);
+                simnet_hold(s, a->node, false, 0);
                 break;
         case POWER:
                 s->faults[FAULT_POWER_CUT]++;
@@ -100,13 +175,19 @@ static void act_now(struct sim *s, void *object, uint64_t value) {
         case REPAIR:
                 x->slow_disk_us = x->stuck_until = 0;
                 break;
+        default:
+                act_more(s, a, x);
+                break;
         }
 }
 
 void script_start(struct sim *s, unsigned k) {
+        uint64_t at = 0;
+
         for (unsigned i = 0; i < scripts[k].n; i++) {
                 const struct act *a = &scripts[k].acts[i];
-                /* A little apart from seed to seed. */
-                sim_after(s, a->at_ms * SIM_MS + sim_below(s, 400 * SIM_MS), act_now, (void *)(uintptr_t)a, 0);
+
+                at = a->tight ? at + a->tight * SIM_MS : a->at_ms * SIM_MS + sim_below(s, 400 * SIM_MS); /* a little apart from seed to seed */
+                sim_after(s, at, act_now, (void *)(uintptr_t)a, 0);
         }
 }

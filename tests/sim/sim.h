@@ -37,7 +37,12 @@
         X(CLOCK_JUMP, "clock-jump")                                                                                                        \
         X(QUORUM_FLAP, "quorum-flap")                                                                                                      \
         X(ALL_RESTART, "all-restart")                                                                                                      \
-        X(SLOW_NODE, "slow-node")
+        X(SLOW_NODE, "slow-node")                                                                                                          \
+        X(ONE_WAY, "one-way-link")                                                                                                         \
+        X(LATE, "late-messages")                                                                                                           \
+        X(BURST, "burst")                                                                                                                  \
+        X(SLOW_KERNEL, "slow-kernel")                                                                                                      \
+        X(DAMAGE, "damaged-state")
 enum fault {
 #define X(id, name) FAULT_##id,
         FAULTS(X)
@@ -64,7 +69,7 @@ enum fault {
         X(CONFLICT, "conflict record")                                                                                                     \
         X(REPLY_EROFS, "request answered EROFS")                                                                                           \
         X(REPLY_EIO, "request answered EIO: fate not known")                                                                               \
-        X(SENT_AGAIN, "request applied under another position than first delivered")                                                       \
+        X(SENT_AGAIN, "request applied again where its first position was given up")                                                       \
         X(RESTART_UNCLEAN, "restart from a log that was not empty")                                                                        \
         X(RESTART_FORGETFUL, "restart that may have forgotten")                                                                            \
         X(CHECKPOINT, "checkpoint")                                                                                                        \
@@ -75,7 +80,9 @@ enum fault {
         X(BARRIER, "barrier over all members")                                                                                             \
         X(FRAGMENTED, "operation larger than a message")                                                                                   \
         X(CACHED_READ, "read answered from the kernel's cache")                                                                            \
-        X(STALE_ALLOWED, "old content read on a node outside of the synced set")
+        X(STALE_ALLOWED, "old content read on a node outside of the synced set")                                                           \
+        X(LATE_INVALIDATION, "kernel's cache cleared late")                                                                                \
+        X(LOST_BEFORE_RESTART, "operation given up that was applied before a restart")
 enum probe {
 #define X(id, name) PROBE_##id,
         PROBES(X)

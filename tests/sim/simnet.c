@@ -2,6 +2,7 @@
 #include "simnet.h"
 
 #include "node.h"
+#include "wire.h"
 
 #include <string.h>
 
@@ -26,6 +27,9 @@ struct ring {
         struct item **items;
         size_t n, cap;
         bool notice_missing;
+        unsigned holder;       /* broken: who had the token last, */
+        uint64_t holder_until; /* and may still send so long, to its own side */
+        size_t broken_at;      /* items then */
 };
 struct host {
         bool up, paused;
@@ -39,6 +43,9 @@ struct host {
         size_t n_members;
         struct repl_ring told_ring;
         uint32_t together; /* who came along into this ring */
+        size_t limit;     /* of a broken ring: what still comes through */
+        bool held;        /* receives nothing until the next ring */
+        unsigned held_type; /* receives nothing from the first message of this type on */
         unsigned throw_left; /* of its next messages: how many those who were apart may miss */
 };
 struct simnet {
@@ -47,6 +54,7 @@ struct simnet {
         struct ring *rings;
         uint64_t ring_seq, change; /* change: of the topology; a forming that is not the newest is dropped */
         int64_t extra_votes;
+        bool short_tails; /* a component keeps nothing of a broken ring but what one of its members has already received, and its own */
 };
 
 static void pump(struct sim *s, void *object, uint64_t i);
@@ -98,10 +106,19 @@ void simnet_free(struct simnet *net) {
 
 /* --- receiving */
 
+static bool may_receive(const struct host *h) {
+        const struct item *m;
+
+        if (!h->up || h->paused || h->held || !h->ring || h->at >= h->ring->n || (h->ring->broken && h->at >= h->limit))
+                return false;
+        m = h->ring->items[h->at];
+        return h->held_type == 0 || m->kind != ITEM_MESSAGE || m->len < WIRE_HEADER || m->data[7] != h->held_type;
+}
+
 static void wake_pump(struct sim *s, unsigned i) {
         struct host *h = &s->net->host[i];
 
-        if (h->pumping || !h->up || h->paused || !h->ring || h->at >= h->ring->n)
+        if (h->pumping || !may_receive(h))
                 return;
         h->pumping = true;
         sim_after(s, sim_chance(s, 5) ? sim_between(s, 1 * SIM_MS, 8 * SIM_MS) : sim_between(s, 20, 300), pump, NULL, i);
@@ -144,7 +161,7 @@ static void pump(struct sim *s, void *object, uint64_t i) {
 
         (void)object;
         h->pumping = false;
-        if (!h->up || h->paused || !h->ring || h->at >= h->ring->n)
+        if (!may_receive(h))
                 return;
         receive(s, (unsigned)i, h->ring->items[h->at++]);
         wake_pump(s, (unsigned)i);
@@ -221,6 +238,10 @@ errint_t simnet_send(struct sim *s, unsigned i, const void *p, size_t n, const v
         memcpy(m->data, p, n);
         if (n2 > 0)
                 memcpy(m->data + n, p2, n2);
+        if (h->ring && h->ring->broken && h->ring->holder == i && s->now < h->ring->holder_until && h->n_pending == 0) {
+                order(s, h->ring, m); /* what it sends while it still has the token: the other side never sees it */
+                return 0;
+        }
         if (!h->ring || h->ring->broken) {
                 h->pending[h->n_pending++] = m;
                 return 0;
@@ -251,7 +272,14 @@ static void drain(struct sim *s, struct ring *old, uint32_t group) {
         for (unsigned i = 0; i < s->n; i++)
                 if (group & (1u << i))
                         low = MAX_OF(low, s->net->host[i].at);
-        cut = group == old->nodes ? old->n : sim_between(s, low, old->n);
+        if (group == old->nodes)
+                cut = old->n;
+        else if (s->net->short_tails)
+                cut = low;
+        else if (old->broken && !(group & (1u << old->holder)))
+                cut = sim_between(s, low, MAX_OF(low, old->broken_at));
+        else
+                cut = sim_between(s, low, old->n);
         if (cut < old->n)
                 sim_probe(s, PROBE_TAILS_DIFFER);
         for (size_t k = 0; k < old->n; k++)
@@ -364,6 +392,7 @@ static void form_ring(struct sim *s, uint32_t nodes) {
                 if (nodes & (1u << i)) {
                         net->host[i].ring = r;
                         net->host[i].at = 0;
+                        net->host[i].held = false;
                 }
         n = group_of(s, r, members);
         plan_notices(s, r, early);
@@ -382,6 +411,23 @@ static void form_ring(struct sim *s, uint32_t nodes) {
                 }
 }
 
+/* The token is lost: nothing is ordered any more but what its last holder sends before it notices; of what is under way, some arrives. */
+static void break_ring(struct sim *s, struct ring *r) {
+        struct simnet *net = s->net;
+
+        if (r->broken)
+                return;
+        r->broken = true;
+        r->broken_at = r->n;
+        do
+                r->holder = (unsigned)sim_below(s, s->n);
+        while (!(r->nodes & (1u << r->holder)));
+        r->holder_until = s->now + (sim_chance(s, 60) ? sim_between(s, 1 * SIM_MS, 80 * SIM_MS) : 0);
+        for (unsigned i = 0; i < s->n; i++)
+                if (net->host[i].ring == r)
+                        net->host[i].limit = net->component[i] == net->component[r->holder] ? SIZE_MAX : sim_between(s, net->host[i].at, r->n);
+}
+
 /* Token and consensus time-outs are over: rings for all components whose members are not in the right one. */
 static void form(struct sim *s, void *object, uint64_t change) {
         struct simnet *net = s->net;
@@ -390,7 +436,7 @@ static void form(struct sim *s, void *object, uint64_t change) {
         if (change != net->change)
                 return;
         if (object)
-                ((struct ring *)object)->broken = true;
+                break_ring(s, object);
         for (unsigned i = 0; i < s->n; i++) {
                 uint32_t set = reachable(s, i);
 
@@ -411,7 +457,7 @@ static void topology_changed(struct sim *s) {
                 uint32_t set = reachable(s, i);
 
                 if (r && r->nodes != set)
-                        r->broken = true; /* the token is lost: nothing is ordered any more */
+                        break_ring(s, r);
         }
         sim_after(s, sim_between(s, 100 * SIM_MS, 700 * SIM_MS), form, NULL, net->change);
 }
@@ -424,8 +470,10 @@ void simnet_corosync(struct sim *s, unsigned i, bool up) {
         h->up = up;
         if (!up) {
                 if (h->ring)
-                        h->ring->broken = true;
+                        break_ring(s, h->ring);
                 h->ring = NULL;
+                h->held = false;
+                h->held_type = 0;
                 h->paused = false;
                 h->n_members = 0;
                 for (size_t k = 0; k < h->n_pending; k++) {
@@ -476,6 +524,18 @@ void simnet_quorum_flap(struct sim *s) {
         tell_votes(s);
         sim_after(s, sim_between(s, 50 * SIM_MS, 3 * SIM_S), flap_over, NULL, 0);
 }
+
+void simnet_hold(struct sim *s, unsigned i, bool all, unsigned type) {
+        struct host *h = &s->net->host[i];
+
+        h->held = all;
+        h->held_type = type;
+        wake_pump(s, i);
+}
+
+bool simnet_held(const struct sim *s, unsigned i) { return s->net->host[i].held; }
+
+void simnet_short_tails(struct sim *s, bool yes) { s->net->short_tails = yes; }
 
 bool simnet_is_up(const struct sim *s, unsigned i) { return s->net->host[i].up; }
 

@@ -20,6 +20,11 @@ void simnet_corosync(struct sim *s, unsigned i, bool up);
 void simnet_pause(struct sim *s, unsigned i, bool paused);
 void simnet_partition(struct sim *s, const unsigned component[SIM_NODES_MAX]); /* nodes of one component reach each other */
 void simnet_quorum_flap(struct sim *s); /* expected votes raised for a while: quorum lost and gained within the rings */
+/* Node i receives nothing until the next ring (all), or from the first message of one wire type on (0: none). */
+void simnet_hold(struct sim *s, unsigned i, bool all, unsigned type);
+bool simnet_held(const struct sim *s, unsigned i);
+/* When a ring breaks, a component keeps no more of it than what one of its members has received, and what its members sent. */
+void simnet_short_tails(struct sim *s, bool yes);
 bool simnet_is_up(const struct sim *s, unsigned i);
 bool simnet_whole(const struct sim *s); /* one ring of all */
 
