@@ -34,7 +34,7 @@ struct client {
         bool synced;
         unsigned name;
         int error;
-        GHashTable *seen; /* ino -> seq last read */
+        GHashTable *seen; /* ino -> value last read */
 };
 struct clients {
         struct client *all;
@@ -169,13 +169,13 @@ static void write_found(struct client *c, int error) {
 /* --- reading one, from the kernel's cache where it has it */
 
 static void judge_read(struct client *c, uint64_t value) {
-        uint64_t *last = g_hash_table_lookup(c->seen, &c->ino), seen = 0;
+        uint64_t *last = g_hash_table_lookup(c->seen, &c->ino);
         bool synced = c->synced && history_synced(c->x);
 
         sim_trace(c->x->sim, "node %u reads %" G_GUINT64_FORMAT " = %" G_GUINT64_FORMAT " (%s)", c->x->i + 1, c->ino, value, c->fh ? "asked" : "cached");
-        history_read(c->x, c->ino, value, synced, c->must_see, last ? *last : 0, &seen);
-        if (seen && synced)
-                g_hash_table_replace(c->seen, g_memdup2(&c->ino, 8), g_memdup2(&seen, 8));
+        history_read(c->x, c->ino, value, synced, c->must_see, last ? *last : 0);
+        if (value && synced)
+                g_hash_table_replace(c->seen, g_memdup2(&c->ino, 8), g_memdup2(&value, 8));
 }
 static void read_done(struct client *c, int error) {
         uint64_t value = 0;

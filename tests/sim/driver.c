@@ -115,11 +115,11 @@ static void invalidate_now(struct sim *s, void *object, uint64_t value) {
         struct invalidation *v = object;
         struct node *x = v->p.life == v->p.x->life ? v->p.x : NULL;
 
-        (void)s;
         (void)value;
         if (!x)
                 return;
         cache_invalidate(x, &v->changes);
+        sim_trace(s, "node %u clears its caches up to %" G_GUINT64_FORMAT, x->i + 1, v->p.value);
         if (!x->up)
                 return;
         x->pending_invalidated = MAX_OF(x->pending_invalidated, v->p.value);
@@ -135,6 +135,7 @@ static void invalidation_free(void *object) {
 
 static void effect_invalidate(struct node *x, const struct repl_effect *f) {
         struct invalidation *v = NEW(struct invalidation);
+        uint64_t us;
 
         v->p = (struct planned){.x = x, .life = x->life, .value = f->commit.pos.seq};
         change_set_init(&v->changes);
@@ -142,12 +143,12 @@ static void effect_invalidate(struct node *x, const struct repl_effect *f) {
         if (f->commit.local) { /* the kernel of the writer knows */
                 cache_invalidate(x, &v->changes);
         }
+        us = sim_chance(x->sim, 10) ? sim_between(x->sim, 1 * SIM_MS, 6 * SIM_MS) : sim_between(x->sim, 5, 100);
         if (x->slow_kernel_until > x->sim->now) { /* a page is locked, a directory is busy */
                 sim_probe(x->sim, PROBE_LATE_INVALIDATION);
-                x->invalidate_at = MAX_OF(x->invalidate_at, x->sim->now + sim_below(x->sim, 800 * SIM_MS));
+                us += sim_below(x->sim, 800 * SIM_MS);
         }
-        /* Answers come in order of seq, as the edge gives them. */
-        x->invalidate_at = MAX_OF(x->invalidate_at, x->sim->now + (sim_chance(x->sim, 10) ? sim_between(x->sim, 1 * SIM_MS, 6 * SIM_MS) : sim_between(x->sim, 5, 100)));
+        x->invalidate_at = MAX_OF(x->invalidate_at, x->sim->now + us); /* answers come in order of seq, as the edge gives them */
         sim_after_owned(x->sim, x->invalidate_at - x->sim->now, invalidate_now, v, 0, invalidation_free);
 }
 

@@ -188,7 +188,7 @@ static void held_by_all(const struct node *x, const struct record *r) {
         for (size_t k = 0; k < st.n_members; k++) {
                 const struct node *y = &s->nodes[st.members[k].node - 1];
 
-                if (st.members[k].synced && (y->damaged || (ancestor(y->kept_written, r->seq) != r && ancestor(y->lost_written, r->seq) != r)))
+                if (st.members[k].synced && ((y->damaged && r->seq > y->damaged_at) || (ancestor(y->kept_written, r->seq) != r && ancestor(y->lost_written, r->seq) != r)))
                         sim_violation(s, VERDICT_SAFETY, "held", "node %u acknowledges (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT "), which node %u, a member of S, does not hold%s",
                                       x->i + 1, r->epoch, r->seq, y->i + 1, y->damaged ? ": its state is damaged" : "");
         }
@@ -379,12 +379,12 @@ void history_wrote(struct sim *s, uint64_t ino, uint64_t value) {
         g_hash_table_insert(s->history->acked, g_memdup2(&ino, 8), seq);
 }
 
-void history_read(struct node *x, uint64_t ino, uint64_t value, bool synced, uint64_t must_see, uint64_t last_seen_seq, uint64_t *ret_seen_seq) {
+void history_read(struct node *x, uint64_t ino, uint64_t value, bool synced, uint64_t must_see, uint64_t last_value) {
         struct sim *s = x->sim;
         struct record *r = value ? g_hash_table_lookup(s->history->values, &value) : NULL;
+        struct record *last = last_value ? g_hash_table_lookup(s->history->values, &last_value) : NULL;
         uint64_t seen = r ? r->seq : 0;
 
-        *ret_seen_seq = seen;
         if (value && !r)
                 return; /* gathered here, not an operation yet */
         if (r && r->ino != ino)
@@ -398,8 +398,8 @@ void history_read(struct node *x, uint64_t ino, uint64_t value, bool synced, uin
                 sim_violation(s, VERDICT_SAFETY, "reads", "node %u, a member of S, reads the state of %" G_GUINT64_FORMAT " of inode %" G_GUINT64_FORMAT
                               ", but a write at %" G_GUINT64_FORMAT " had returned before the read began",
                               x->i + 1, seen, ino, must_see);
-        if (seen < last_seen_seq && last_seen_seq <= history_frontier(s))
-                sim_violation(s, VERDICT_SAFETY, "reads", "node %u goes back from %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT, x->i + 1, last_seen_seq, seen);
+        if (last && seen < last->seq && ancestor(s->history->frontier, last->seq) == last) /* what a fault took away may be gone */
+                sim_violation(s, VERDICT_SAFETY, "reads", "node %u goes back from %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT, x->i + 1, last->seq, seen);
 }
 
 /* --- the end */

@@ -38,7 +38,7 @@ void history_flushed(struct node *x, uint64_t seq);
 /* Reads: what must be seen at the least when a read begins, and the judgement of what it saw. */
 bool history_synced(const struct node *x);
 uint64_t history_must_see(const struct sim *s, uint64_t ino);
-void history_read(struct node *x, uint64_t ino, uint64_t value, bool synced, uint64_t must_see, uint64_t last_seen_seq, uint64_t *ret_seen_seq);
+void history_read(struct node *x, uint64_t ino, uint64_t value, bool synced, uint64_t must_see, uint64_t last_value);
 void history_wrote(struct sim *s, uint64_t ino, uint64_t value); /* a register's write was acknowledged to its caller */
 
 void history_final(struct sim *s); /* everything has come to rest: convergence, and the whole chain against the reference tree */

@@ -279,6 +279,7 @@ void node_damage(struct node *x) {
         shared_state_done_write(x->shared);
         change_set_done(&changes);
         x->damaged = true;
+        x->damaged_at = x->state->pos.seq;
         sim_trace(x->sim, "node %u is damaged", x->i + 1);
 }
 

@@ -56,6 +56,7 @@ struct node {
         bool amnesia; /* may have forgotten since it last was in S: power cut below level file, or a wiped disk */
         uint64_t slow_disk_us, stuck_until, slow_until, slow_kernel_until;
         bool damaged; /* its state was changed behind its back, and is not yet replaced */
+        uint64_t damaged_at;
         int64_t clock_offset_ms;
 
         /* the daemon; all of it goes with the process */
