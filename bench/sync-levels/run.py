@@ -46,10 +46,10 @@ def job(size, n, synced=False):
 
 
 JOBS = {
-    '1 KiB': job(KIB, 2000),
-    '1 KiB, fsync after each': job(KIB, 500, synced=True),
-    '64 KiB': job(64 * KIB, 500),
-    '1 MiB': job(MIB, 60),
+    '1 KiB': job(KIB, 1000),
+    '1 KiB, fsync after each': job(KIB, 200, synced=True),
+    '64 KiB': job(64 * KIB, 200),
+    '1 MiB': job(MIB, 40),
 }
 
 
