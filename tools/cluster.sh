@@ -76,6 +76,7 @@ node_init() {
         mkdir -p "$home/etc" "$home/lib" "$home/log" "$home/disk"
         mount -t tmpfs -o mode=755 tmpfs /run
         mkdir -p /etc/corosync /var/lib/corosync /var/log/corosync /var/lib/coterie /run/coterie /mnt
+        mount -t tmpfs -o mode=755 tmpfs /mnt
         mount --bind "$home/etc" /etc/corosync
         mount --bind "$home/lib" /var/lib/corosync
         mount --bind "$home/log" /var/log/corosync
@@ -168,6 +169,7 @@ up() {
         done
         if [ $daemon = yes ]; then
                 [ -x "$bin/coteried" ] || die "$bin/coteried is not built; build first or set COTERIE_BIN"
+                inside 1 "$bin/coterie" cluster init --db /var/lib/coterie/tree.db # the others are empty and receive its tree
                 for n in $(seq "$count"); do start_daemon "$n"; done
                 wait_writable
         fi

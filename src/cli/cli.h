@@ -39,6 +39,7 @@ void table_free(struct table *t);
 
 int cli_status(struct cli *cli, int argc, char **argv);
 int cli_members(struct cli *cli, int argc, char **argv);
+int cli_cluster(struct cli *cli, int argc, char **argv);
 int cli_sync(struct cli *cli, int argc, char **argv);
 int cli_get(struct cli *cli, int argc, char **argv);
 int cli_set(struct cli *cli, int argc, char **argv);

@@ -5,6 +5,13 @@ const struct cli_command cli_commands[] = {
         {"status", "[--json]", "what the daemon is doing", "  coterie status\n  coterie status --json | jq .counters.log_bytes\n",
          cli_status},
         {"members", "[--json]", "the members of the view", "  coterie members\n", cli_members},
+        {"cluster", "init [NAME] | init --db FILE | join --db FILE", "found a cluster, or make a database ready to join one",
+         "init makes this node the founder: its tree becomes the cluster's, and empty nodes receive it. Once per cluster, on one node. Asked\n"
+         "of the running daemon (NAME, if given, must be corosync's cluster_name), or done to a database that is not in use. A database that\n"
+         "was used with --standalone needs no init.\n"
+         "join checks that the database is empty, or makes an empty one: such a node receives the tree when coteried starts.\n\n"
+         "  coterie cluster init\n  coterie cluster init --db /var/lib/coterie/tree.db\n  coterie cluster join --db /var/lib/coterie/tree.db\n",
+         cli_cluster},
         {"sync", "[--checkpoint]", "wait until everything is on the medium",
          "With --checkpoint everything is brought home to the database as well, so that plain sqlite3 reads it.\n\n  coterie sync\n  "
          "coterie sync --checkpoint\n",

@@ -46,6 +46,25 @@ static void written_line(struct table *t, const json_t *counters) {
              number(counters, "checkpoints"));
 }
 
+static void cluster_lines(struct table *t, const json_t *c) {
+        const json_t *ring = json_object_get(c, "ring");
+        const char *weak = text(c, "weak_quorum");
+
+        if (!c)
+                return;
+        if (!flag(c, "connected")) {
+                line(t, "cluster", "not connected to corosync");
+                return;
+        }
+        line(t, "cluster", "%s, node %" PRIu64 ", ring %" PRIu64 ".%" PRIu64, text(c, "name"), number(c, "node"), number(ring, "node"),
+             number(ring, "sequence"));
+        line(t, "quorum", "%s: %" PRIu64 " of %" PRIu64 " votes, %" PRIu64 " needed", flag(c, "quorate") ? "yes" : "no", number(c, "votes"),
+             number(c, "votes_expected"), number(c, "votes_needed"));
+        if (weak[0])
+                line(t, "", "weak: %s; two halves may both have been allowed to write", weak);
+        line(t, "time-outs", "token %" PRIu64 " ms, consensus %" PRIu64 " ms", number(c, "token_ms"), number(c, "consensus_ms"));
+}
+
 static void print_status(const json_t *s) {
         struct table *t = table_new(2);
         const json_t *store = json_object_get(s, "store");
@@ -55,6 +74,7 @@ static void print_status(const json_t *s) {
         line(t, "database", "%s", text(s, "database"));
         line(t, "state", "%s%s%s%s", flag(s, "writable") ? "writable" : "read-only", reason[0] ? ": " : "", reason,
              flag(store, "waiting") ? " (waiting for the disk)" : "");
+        cluster_lines(t, json_object_get(s, "cluster"));
         line(t, "position", "epoch %" PRIu64 ", sequence %" PRIu64 ", stable up to %" PRIu64 ", on the medium up to %" PRIu64,
              number(s, "epoch"), number(s, "sequence"), number(s, "stable_sequence"), number(store, "flushed_sequence"));
         line(t, "digest", "%s", text(s, "digest"));

@@ -20,10 +20,10 @@ static void reply_error(struct ctl_call *c, struct daemon *d, errint_t error, co
         if (error == -EROFS) {
                 struct engine_status s;
                 engine_status(d->engine, &s);
+                char reason[512];
+                cluster_reason(d, &s, reason, sizeof(reason));
                 ctl_call_fail(c, s.store_failed ? CTL_FAILED : CTL_NO_QUORUM, "%s: the node is read-only: %s", what,
-                              s.store_failed     ? s.store_reason
-                              : s.repl.reason[0] ? s.repl.reason
-                                                 : "no quorum");
+                              reason[0] ? reason : "no quorum");
                 return;
         }
         ctl_call_fail(c, CTL_FAILED, "%s: %s", what, strerror(-error));
@@ -200,6 +200,6 @@ static void run_stop(struct ctl_call *c) {
 const struct ctl_command daemon_commands[] = {
         {"status", 0, 0, "status", run_status},   {"metrics", 0, 0, "metrics", run_metrics}, {"sync", 0, 1, "sync [checkpoint]", run_sync},
         {"set", 2, 2, "set NAME VALUE", run_set}, {"get", 0, 1, "get [NAME]", run_get},      {"trace", 0, 0, "trace", run_trace},
-        {"stop", 0, 0, "stop", run_stop},
+        {"stop", 0, 0, "stop", run_stop},         {"cluster", 1, 2, "cluster init [NAME]", cluster_command},
 };
 const size_t daemon_commands_n = ARRAY_LEN(daemon_commands);

@@ -170,23 +170,13 @@ static errint_t open_store(struct daemon *d, struct fault *f) {
         return 0;
 }
 
-static bool is_zero(const uint8_t *p, size_t n) {
-        for (size_t i = 0; i < n; i++)
-                if (p[i])
-                        return false;
-        return true;
-}
-
-/* A standalone node founds its own cluster. */
+/* A standalone node founds its own cluster; any other without one joins, or waits for `coterie cluster init`. */
 static errint_t found_cluster(struct daemon *d, struct fault *f) {
         uint8_t *id = d->loaded.cluster_id;
 
-        if (!d->options->standalone.number || d->loaded.read_only || !is_zero(id, CLUSTER_ID_SIZE))
+        if (!d->options->standalone.number || d->loaded.read_only || !cluster_id_is_none(id))
                 return 0;
-        for (size_t i = 0; i < CLUSTER_ID_SIZE; i += sizeof(uint64_t)) {
-                uint64_t r = env_random64(env_system());
-                memcpy(id + i, &r, sizeof(r));
-        }
+        cluster_id_make(id);
         errint_t error = d->store->ops->set_cluster_id(d->store, id);
         return error < 0 ? fault_set(f, 1, error, "database %s cannot be written: %s", d->options->db.text, strerror(-error)) : 0;
 }
@@ -196,7 +186,7 @@ static void make_engine(struct daemon *d) {
         struct engine_config config = {
                 .state = d->state,
                 .store = d->store,
-                .repl = {.node = (uint32_t)o->node.number,
+                .repl = {.node = o->standalone.number ? (uint32_t)o->node.number : 0 /* corosync knows */,
                          .incarnation = env_random64(env_system()),
                          .promised = d->loaded.promised,
                          .adopted = d->loaded.adopted,
@@ -246,15 +236,14 @@ static void make_fs(struct daemon *d) {
 }
 
 static errint_t start_engine(struct daemon *d, struct fault *f) {
-        struct net_handler handler = engine_net_handler(d->engine);
         struct timespec until;
 
-        d->net = net_loop_new((uint32_t)d->options->node.number, &handler);
+        d->net = cluster_net_new(d);
         errint_t error = engine_start(d->engine, d->net);
         if (error < 0)
                 return fault_set(f, 1, error, "cannot start: %s", strerror(-error));
         d->engine_started = true;
-        if (d->loaded.read_only)
+        if (d->loaded.read_only || !d->options->standalone.number) /* in a cluster it can be read at once, and written when there is a quorum */
                 return 0;
         (void)clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec += PRIMARY_WAIT_MS / 1000u;

@@ -76,6 +76,14 @@ errint_t report_virtual(void *ctx, const char *name, struct enc *e);
 extern const struct ctl_command daemon_commands[];
 extern const size_t daemon_commands_n;
 
+/* cluster.c */
+bool cluster_id_is_none(const uint8_t id[CLUSTER_ID_SIZE]);
+void cluster_id_make(uint8_t ret[CLUSTER_ID_SIZE]);
+struct net *cluster_net_new(struct daemon *d);
+bool cluster_info(struct daemon *d, struct net_cluster_info *ret);                              /* false: standalone */
+void cluster_reason(struct daemon *d, const struct engine_status *s, char *buf, size_t size); /* why not writable, or "" */
+void cluster_command(struct ctl_call *c);
+
 /* settings.c: the settings of this mount, changeable while it is mounted */
 struct mount_setting {
         const char *name; /* as the option's */

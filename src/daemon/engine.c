@@ -115,11 +115,21 @@ static void step_seq(struct engine *e, enum repl_event_kind kind, uint64_t seq) 
         engine_step(e, &ev);
 }
 
+/* The machine does not run yet: this node does not know who it is in the cluster. */
+static bool refuse_early(struct engine *e, struct request *q) {
+        if (e->opened)
+                return false;
+        engine_finish(e, q, &(struct op_result){.error = -EROFS});
+        return true;
+}
+
 static void step_operation(struct engine *e, struct request *q, const struct op *op) {
         struct repl_event ev = {
                 .kind = REPL_REQUEST, .now_ms = engine_now_ms(e), .request = {.kind = REQUEST_OPERATION, .token = q->token}};
         struct op numbered = *op;
 
+        if (refuse_early(e, q))
+                return;
         (void)pthread_mutex_lock(&e->repl_lock);
         numbered.origin = repl_next_origin(e->repl);
         (void)pthread_mutex_unlock(&e->repl_lock);
@@ -135,6 +145,8 @@ static void step_operation(struct engine *e, struct request *q, const struct op 
 
 static void step_request(struct engine *e, struct request *q) {
         if (q->kind == REQUEST_BARRIER) {
+                if (refuse_early(e, q))
+                        return;
                 struct repl_event ev = {
                         .kind = REPL_REQUEST, .now_ms = engine_now_ms(e), .request = {.kind = REQUEST_BARRIER, .token = q->token}};
                 g_hash_table_insert(e->requests, &q->token, q);
@@ -152,6 +164,7 @@ static void run_event(struct engine *e, struct event *ev) {
         switch (ev->kind) {
         case EVENT_REPL:
                 ev->repl.now_ms = engine_now_ms(e);
+                e->opened = e->opened || ev->repl.kind == REPL_START;
                 engine_step(e, &ev->repl);
                 break;
         case EVENT_REQUEST:

@@ -233,6 +233,7 @@ static void net_view(void *ctx, struct net_ring ring, const struct net_member *m
         struct event *ev = event_new(EVENT_REPL, kept * sizeof(struct repl_member));
         struct repl_member *to = (struct repl_member *)(void *)ev->data;
 
+        engine_meet_node(e);
         metric_add(e->config.metrics, METRIC_VIEW_CHANGES, 1);
         if (kept < n)
                 log_error("the group has %zu members; at most %u are supported, the rest is not seen", n, REPL_MEMBERS_MAX);
@@ -249,6 +250,7 @@ static void net_quorum(void *ctx, const struct net_quorum *q) {
         struct engine *e = ctx;
         struct event *ev = event_new(EVENT_REPL, q->n_nodes * sizeof(uint32_t));
 
+        engine_meet_node(e);
         if (q->n_nodes > 0)
                 memcpy(ev->data, q->nodes, q->n_nodes * sizeof(uint32_t));
         ev->repl.kind = REPL_QUORUM;
@@ -259,6 +261,9 @@ static void net_quorum(void *ctx, const struct net_quorum *q) {
         ev->repl.quorum.expected_votes = q->expected_votes;
         ev->repl.quorum.total_votes = q->total_votes;
         ev->repl.quorum.weak = q->weak;
+        ev->repl.quorum.node_votes = q->node_votes;
+        ev->repl.quorum.quorum_votes = q->quorum_votes;
+        ev->repl.quorum.device_votes = q->device_votes;
         engine_post(e, ev, false);
 }
 

@@ -78,11 +78,11 @@ struct store_job {
         struct engine_level level;         /* set_level */
         uint64_t promised, adopted;        /* persist, replace */
         bool has_cluster_id;
-        uint8_t cluster_id[CLUSTER_ID_SIZE];
+        uint8_t cluster_id[CLUSTER_ID_SIZE]; /* persist, found */
         uint64_t seq;                      /* position that a checkpoint captured */
         enum store_checkpoint_kind kind;   /* checkpoint */
         uint64_t tag, from_seq, to_seq;    /* read_log; replace: tag is the serial of its invalidation */
-        struct waiter *waiters;            /* checkpoint, set_level */
+        struct waiter *waiters;            /* checkpoint, set_level, found */
 };
 struct waiter {
         struct waiter *next;
@@ -120,6 +120,7 @@ struct engine {
 
         pthread_t engine_thread, store_thread;
         bool started;
+        uint32_t told_node; /* the transport thread's own: as net told it; 0: not yet */
 
         struct repl *repl;          /* protected by repl_lock */
         pthread_mutex_t repl_lock; /* held for a step and for status alone; inside the state's lock */
@@ -127,6 +128,7 @@ struct engine {
         /* The runner's own: */
         GHashTable *requests; /* token -> struct request */
         struct enc head;
+        bool opened; /* REPL_START was stepped */
         _Atomic uint64_t appended_seq, written_seq; /* written by the runner, shown in status */
         bool checkpoint_running, full /* both halves of the log */;
         unsigned exclusive;        /* jobs that are not done */
@@ -167,6 +169,8 @@ bool engine_has_work(const struct engine *e); /* lock held */
 void effects_run(struct engine *e, const struct repl_effects *effects);
 void effects_resend(struct engine *e, void *ctx);
 void effects_drop_unsent(struct engine *e);
+/* engine_life.c */
+void engine_meet_node(struct engine *e); /* the transport's thread, before its first event: it knows the node now */
 /* engine_store.c */
 void *engine_store_main(void *arg);
 void engine_settle(struct engine *e);                                    /* runner: write out, barriers, checkpoints that are due */

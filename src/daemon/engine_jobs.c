@@ -143,6 +143,46 @@ void engine_replace(struct engine *e, const struct repl_effect *f) {
         exclusive_start(e, job);
 }
 
+/* --- founding a cluster */
+
+static errint_t found_run(struct engine *e, struct store_job *job) {
+        return e->config.store->ops->set_cluster_id(e->config.store, job->cluster_id);
+}
+
+static void found_done(struct engine *e, struct store_job *job, errint_t error) {
+        if (error == 0) {
+                struct repl_event ev = {.kind = REPL_FOUND, .now_ms = engine_now_ms(e)};
+                memcpy(ev.found.cluster_id, job->cluster_id, sizeof(ev.found.cluster_id));
+                engine_step(e, &ev);
+        }
+        waiters_done(job->waiters, error);
+        free(job);
+}
+
+static void found_call(struct engine *e, void *ctx) {
+        struct store_job *job = ctx;
+        struct repl_status status;
+
+        (void)pthread_mutex_lock(&e->repl_lock);
+        repl_status(e->repl, &status);
+        (void)pthread_mutex_unlock(&e->repl_lock);
+        if (status.founded || atomic_load(&e->failed)) {
+                waiters_done(job->waiters, status.founded ? -EEXIST : -EROFS);
+                free(job);
+                return;
+        }
+        exclusive_start(e, job);
+}
+
+void engine_found(struct engine *e, const uint8_t cluster_id[CLUSTER_ID_SIZE], void (*done)(void *ctx, errint_t error), void *ctx) {
+        struct store_job *job = NEW(struct store_job);
+        *job = (struct store_job){.run = found_run, .done = found_done, .waiters = waiter_new(done, ctx)};
+        memcpy(job->cluster_id, cluster_id, sizeof(job->cluster_id));
+        engine_post_queued_call(e, found_call, job);
+}
+
+/* --- another sync level */
+
 static errint_t level_run(struct engine *e, struct store_job *job) {
         struct store *store = e->config.store;
         return store->ops->set_level(store, job->level.level, job->level.method, job->level.direct, job->level.padding);

@@ -1,6 +1,7 @@
 /* engine_life.c: an engine from making to freeing; status. */
 #include "engine_internal.h"
 
+#include "base/log.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -44,6 +45,39 @@ void engine_set_hooks(struct engine *e, const struct engine_hooks *hooks) {
         e->hooks = *hooks;
 }
 
+static void open_machine(struct engine *e) {
+        struct event *ev = event_new(EVENT_REPL, 0);
+        ev->repl.kind = REPL_START;
+        ev->repl.start.random = env_random64(e->config.env);
+        engine_post(e, ev, false);
+}
+
+static void meet_call(struct engine *e, void *ctx) {
+        (void)ctx;
+        (void)pthread_mutex_lock(&e->repl_lock);
+        repl_set_node(e->repl, e->node);
+        (void)pthread_mutex_unlock(&e->repl_lock);
+}
+
+void engine_meet_node(struct engine *e) {
+        uint32_t node = e->net->ops->node_id(e->net);
+
+        if (node == e->told_node || node == 0)
+                return;
+        if (e->told_node != 0) { /* requests and sessions bear the old one */
+                log_error("the node id in corosync.conf was changed from %u to %u: start coteried again", e->told_node, node);
+                if (e->hooks.fatal)
+                        e->hooks.fatal(e->hooks.ctx, "the node id was changed");
+                return;
+        }
+        e->told_node = node;
+        if (e->node != 0)
+                return; /* configured */
+        e->node = node;
+        engine_post_queued_call(e, meet_call, NULL);
+        open_machine(e);
+}
+
 errint_t engine_start(struct engine *e, struct net *net) {
         PRE(!e->started);
         e->net = net;
@@ -58,16 +92,14 @@ errint_t engine_start(struct engine *e, struct net *net) {
                 return -EAGAIN;
         }
         e->started = true;
-        struct event *ev = event_new(EVENT_REPL, 0);
-        ev->repl.kind = REPL_START;
-        ev->repl.start.random = env_random64(e->config.env);
-        engine_post(e, ev, false);
+        if (e->node != 0) /* else when the transport knows it */
+                open_machine(e);
         if (e->config.read_only_reason) {
-                ev = event_new(EVENT_REPL, 0);
+                struct event *ev = event_new(EVENT_REPL, 0);
                 ev->repl.kind = REPL_STORE_FAILED;
                 engine_post(e, ev, false);
         }
-        return net->ops->start(net);
+        return e->config.read_only_reason ? 0 : net->ops->start(net); /* who never speaks would only be waited for */
 }
 
 static void mono_deadline(uint64_t at_ms, struct timespec *ret) {

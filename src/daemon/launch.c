@@ -92,14 +92,6 @@ static int run_daemon(struct options *o, void (*announce)(void *ctx, int exit, c
         int signals = block_signals(), status;
 
         init(&d, o);
-        if (!o->standalone.number) {
-                errint_t error = fault_set(&f, 2, -EOPNOTSUPP, "this build runs standalone only; add --standalone");
-                (void)error;
-                announce(ctx, f.exit, f.text);
-                shared_state_free(d.state);
-                done(&d);
-                return f.exit;
-        }
         errint_t error = daemon_start(&d, &f);
         if (error < 0) {
                 (void)daemon_stop(&d, true);

@@ -88,9 +88,36 @@ static json_t *store_object(const struct engine_status *s) {
         return o;
 }
 
+static void add_cluster(struct daemon *d, const struct repl_status *r, json_t *root) {
+        struct net_cluster_info info;
+        json_t *c, *ring;
+
+        if (!cluster_info(d, &info))
+                return;
+        c = json_object();
+        ring = json_object();
+        set(c, "name", text(info.cluster_name));
+        set(c, "node", number(d->net->ops->node_id(d->net)));
+        set(c, "connected", json_boolean(info.connected));
+        set(c, "problem", text(info.connected ? "" : info.problem));
+        set(c, "member", json_boolean(r->founded));
+        set(ring, "node", number(r->ring.node));
+        set(ring, "sequence", number(r->ring.seq));
+        set(c, "ring", ring);
+        set(c, "quorate", json_boolean(info.connected && info.quorate));
+        set(c, "votes", number(info.total_votes));
+        set(c, "votes_needed", number(info.quorum_votes));
+        set(c, "votes_expected", number(info.expected_votes));
+        set(c, "weak_quorum", text(info.weak_reason ? info.weak_reason : ""));
+        set(c, "token_ms", number(info.token_ms));
+        set(c, "consensus_ms", number(info.consensus_ms));
+        set(root, "cluster", c);
+}
+
 char *report_status(struct daemon *d) {
         struct engine_status s;
         json_t *root = json_object();
+        char reason[512];
 
         engine_status(d->engine, &s);
         set(root, "version", json_string(COTERIE_VERSION_TEXT));
@@ -103,7 +130,9 @@ char *report_status(struct daemon *d) {
         set(root, "state", json_string(s.repl.state));
         set(root, "primary", json_boolean(s.repl.primary));
         set(root, "writable", json_boolean(engine_writable(d->engine) == 0 && !d->options->read_only.number));
-        set(root, "reason", text(s.store_failed ? s.store_reason : s.repl.reason));
+        cluster_reason(d, &s, reason, sizeof(reason));
+        set(root, "reason", text(reason));
+        add_cluster(d, &s.repl, root);
         set(root, "epoch", number(s.repl.epoch));
         set(root, "promised", number(s.repl.promised));
         set(root, "adopted", number(s.repl.adopted));

@@ -110,6 +110,20 @@ static const char *weakness(uint32_t flags) {
         return "";
 }
 
+/* Of the ring that the notice is about: votequorum's own total is that of the newest ring, and a notice can be rings late. 0: not known. */
+static uint32_t votes_of(struct corosync_link *l, const uint32_t *nodes, uint32_t n_nodes, uint32_t device_votes) {
+        uint32_t votes = device_votes;
+
+        for (uint32_t i = 0; i < n_nodes; i++) {
+                struct votequorum_info info = {0};
+
+                if (votequorum_getinfo(l->votequorum, nodes[i], &info) != CS_OK)
+                        return 0;
+                votes += info.node_votes;
+        }
+        return votes;
+}
+
 static void on_quorum(quorum_handle_t handle, uint32_t quorate, struct quorum_ring_id ring, uint32_t n_nodes, const uint32_t *nodes) {
         const void *context = NULL;
         struct corosync_link *l;
@@ -119,12 +133,18 @@ static void on_quorum(quorum_handle_t handle, uint32_t quorate, struct quorum_ri
         if (quorum_context_get(handle, &context) != CS_OK || !context)
                 return;
         l = (struct corosync_link *)(uintptr_t)context;
-        if (votequorum_getinfo(l->votequorum, VOTEQUORUM_QDEVICE_NODEID == l->node ? 0 : l->node, &info) == CS_OK) {
+        if (votequorum_getinfo(l->votequorum, l->node, &info) == CS_OK) {
                 q.expected_votes = info.highest_expected;
-                q.total_votes = info.total_votes;
+                q.node_votes = info.node_votes;
+                q.quorum_votes = info.quorum;
+                q.device_votes = info.flags & VOTEQUORUM_INFO_QDEVICE_CAST_VOTE ? info.qdevice_votes : 0;
+                q.total_votes = votes_of(l, nodes, n_nodes, q.device_votes);
                 q.weak_reason = weakness(info.flags);
                 q.weak = q.weak_reason[0] != '\0';
         }
+        l->said = q;
+        l->said.nodes = NULL;
+        l->said_new = true;
         l->handler->quorum(l->handler->ctx, &q);
 }
 
@@ -257,14 +277,19 @@ static void read_text(cmap_handle_t cmap, const char *key, char *buf, size_t siz
 }
 
 static void read_names(cmap_handle_t cmap, struct corosync_names *names) {
+        unsigned missing = 0; /* a node that was removed leaves a hole */
+
         names->n = 0;
-        for (unsigned i = 0; i < LINK_NODES_MAX; i++) {
+        for (unsigned i = 0; i < LINK_NODES_MAX && missing < 8; i++) {
                 char key[64];
                 uint32_t node;
 
                 (void)snprintf(key, sizeof key, "nodelist.node.%u.nodeid", i);
-                if (cmap_get_uint32(cmap, key, &node) != CS_OK)
+                if (cmap_get_uint32(cmap, key, &node) != CS_OK) {
+                        missing++;
                         continue;
+                }
+                missing = 0;
                 (void)snprintf(key, sizeof key, "nodelist.node.%u.name", i);
                 names->node[names->n].node = node;
                 names->node[names->n].name[0] = '\0';

@@ -36,6 +36,9 @@ struct corosync_link {
         size_t n_members;
         bool joined; /* we are in the member list */
 
+        struct net_quorum said; /* by the last quorum notice; its list of nodes is not kept */
+        bool said_new;
+
         const struct net_handler *handler;
 };
 

@@ -60,9 +60,17 @@ static void drop_queue(struct net_corosync *c) { /* lock held */
 }
 
 static void refresh_info(struct net_corosync *c) {
-        struct net_cluster_info info = {.connected = true};
+        const struct net_quorum *q = &c->link.said;
+        struct net_cluster_info info = {.connected = true,
+                                        .quorate = q->quorate,
+                                        .node_votes = q->node_votes,
+                                        .total_votes = q->total_votes,
+                                        .quorum_votes = q->quorum_votes,
+                                        .expected_votes = q->expected_votes,
+                                        .weak_reason = q->weak_reason};
         cleanup_free struct corosync_names *names = NEW(struct corosync_names);
 
+        c->link.said_new = false;
         link_read_info(&c->link, &info, names);
         pthread_mutex_lock(&c->lock);
         c->info = info;
@@ -185,6 +193,8 @@ static errint_t serve(struct net_corosync *c) {
                 e = link_dispatch(&c->link);
                 if (e < 0)
                         return e;
+                if (c->link.said_new) /* a member may have come that has a name */
+                        refresh_info(c);
                 e = send_some(c, &blocked);
                 if (e < 0)
                         return e;
@@ -278,6 +288,8 @@ static void end_thread(struct net_corosync *c, bool leave) {
         c->connected = false;
         pthread_mutex_unlock(&c->lock);
         wake(c);
+        if (pthread_equal(pthread_self(), c->thread)) /* from a callback: it ends when that returns; close waits for it */
+                return;
         pthread_join(c->thread, NULL);
         c->started = false;
 }

@@ -293,6 +293,21 @@ static void on_stop(struct repl *r) {
                 request_refuse_all(r, "stopping");
 }
 
+static bool is_founded(const struct repl *r) {
+        static const uint8_t none[sizeof(r->config.cluster_id)];
+        return memcmp(r->config.cluster_id, none, sizeof(none)) != 0;
+}
+
+/* What we said in this round is not true any more: it is said again in the next. */
+static void on_found(struct repl *r, const uint8_t *cluster_id) {
+        if (is_founded(r) || repl_phase(r) == PHASE_LEFT)
+                return;
+        memcpy(r->config.cluster_id, cluster_id, sizeof(r->config.cluster_id));
+        r->forgetful = false; /* the founder knows all there is */
+        if (view_notice(r) && r->n_members > 0)
+                view_ask_round(r, ROUND_QUORUM);
+}
+
 static void dispatch(struct repl *r, const struct repl_event *ev) {
         switch (ev->kind) {
         case REPL_START:
@@ -356,6 +371,9 @@ static void dispatch(struct repl *r, const struct repl_event *ev) {
         case REPL_FORGIVE:
                 join_forgive(r);
                 break;
+        case REPL_FOUND:
+                on_found(r, ev->found.cluster_id);
+                break;
         }
 }
 
@@ -372,6 +390,11 @@ struct repl_effects repl_step(struct repl *r, const struct repl_event *ev) {
         if (!more)
                 settle(r);
         return (struct repl_effects){.items = r->effects, .n = r->n_effects, .more = repl_works(r)};
+}
+
+void repl_set_node(struct repl *r, uint32_t node) {
+        PRE(r->config.node == 0 && node != 0 && r->instance == 0 && r->next_number == 1);
+        r->config.node = node;
 }
 
 struct op_origin repl_next_origin(struct repl *r) {
@@ -394,6 +417,8 @@ void repl_status(const struct repl *r, struct repl_status *ret) {
                 .ring = r->ring,
                 .n_members = r->n_members,
                 .waiting = r->n_requests + r->n_barriers,
+                .founded = is_founded(r),
+                .weak = r->choice.weak,
         };
         for (size_t i = 0; i < r->n_members; i++) {
                 const struct member *m = &r->members[i];

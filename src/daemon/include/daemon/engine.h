@@ -42,7 +42,7 @@ void engine_all_invalidated(void *done_ctx);
 struct engine_config {
         struct shared_state *state;
         struct store *store; /* stays the caller's */
-        struct repl_config repl;
+        struct repl_config repl; /* node 0: the transport tells it when it knows; until then the machine does not run */
         const char *read_only_reason; /* the database is damaged and open for rescue; else NULL */
         bool clean; /* the log was empty at start: the home has everything */
         enum sync_level level;
@@ -81,6 +81,8 @@ struct engine_level {
         uint32_t padding;
 };
 void engine_set_level(struct engine *e, const struct engine_level *level, void (*done)(void *ctx, errint_t error), void *ctx);
+/* This node, which belongs to no cluster, founds one with this id. -EEXIST: it belongs to one already. */
+void engine_found(struct engine *e, const uint8_t cluster_id[CLUSTER_ID_SIZE], void (*done)(void *ctx, errint_t error), void *ctx);
 void engine_set_commit_interval(struct engine *e, uint64_t ms);
 
 struct engine_status {

@@ -19,6 +19,7 @@ enum option_type { OPTION_BOOL, OPTION_NUMBER, OPTION_BYTES, OPTION_DURATION, OP
         X(run_dir, OPTION_TEXT, "run_dir", "/run/coterie", 1, 90, NULL, "directory of the control socket and the pid file")                \
         X(source, OPTION_TEXT, "source", "coterie", 1, 255, NULL, "the name shown as the source in /proc/mounts")                          \
         X(node, OPTION_NUMBER, "node", "1", 1, UINT32_MAX, NULL, "node number when standalone")                                            \
+        X(group, OPTION_TEXT, "group", "coterie", 1, 100, NULL, "corosync's process group; two trees in one cluster need two")               \
         X(sync_level, OPTION_CHOICE, "sync_level", "filesystem", 0, 2, "none filesystem file", "what is durable before an operation is acknowledged") \
         X(sync_method, OPTION_CHOICE, "sync_method", "fdatasync", 0, 4, "fdatasync fsync open_datasync open_sync syncfs", "how log writes are made durable") \
         X(direct, OPTION_BOOL, "direct", "yes", 0, 1, NULL, "O_DIRECT for the log at level file")                                          \

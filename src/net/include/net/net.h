@@ -27,7 +27,8 @@ struct net_quorum {
         size_t n_nodes;
         uint32_t expected_votes, total_votes;
         bool weak; /* two_node, qdevice, tie-breaker …: quorums need not intersect */
-        const char *weak_reason; /* in words, or "" */
+        const char *weak_reason; /* in words, or ""; static */
+        uint32_t node_votes, quorum_votes, device_votes; /* this node's own; how many make a quorum; a quorum device's in total_votes. 0: not known, or none */
 };
 struct net_handler {
         void (*deliver)(void *ctx, struct net_member sender, const void *data, size_t len);
@@ -68,6 +69,9 @@ struct net_cluster_info {
         char cluster_name[256];
         char problem[256]; /* why not connected, in words */
         uint32_t token_ms, consensus_ms; /* effective; 0 while unknown */
+        bool quorate; /* what votequorum said last, of whatever ring */
+        uint32_t node_votes, total_votes, quorum_votes, expected_votes;
+        const char *weak_reason; /* static; "" or NULL: quorums intersect */
 };
 struct net *net_corosync_new(const struct net_corosync_config *config, const struct net_handler *handler);
 void net_corosync_info(struct net *n, struct net_cluster_info *ret);

@@ -54,7 +54,8 @@ enum repl_event_kind {
         REPL_CLOSED,      /* the transport's connection is gone: not primary at once, no view until the next REPL_VIEW */
         REPL_STOP,        /* finish: answer or refuse what waits, leave */
         REPL_MORE,        /* go on with the event before: the effects said `more` */
-        REPL_FORGIVE      /* an administrator: choose without those who may have forgotten, do not wait for forgetful_wait_ms */
+        REPL_FORGIVE,     /* an administrator: choose without those who may have forgotten, do not wait for forgetful_wait_ms */
+        REPL_FOUND        /* an administrator: this node, which belonged to no cluster, founds one; found.cluster_id is on the medium */
 };
 
 enum repl_request_kind {
@@ -78,6 +79,7 @@ struct repl_event {
                 struct { uint64_t seq; } seq; /* WRITTEN, FLUSHED, INVALIDATED */
                 struct { uint64_t promised, adopted; } persisted;
                 struct { unsigned id; } timer;
+                struct { uint8_t cluster_id[16]; } found;
                 struct { uint64_t tag; bool end; errint_t error; struct position pos; const void *head; size_t head_len; const void *payload; size_t payload_len; } log_part;
         };
 };
@@ -139,6 +141,8 @@ struct repl *repl_new(const struct repl_config *config, struct state *state); /*
 void repl_free(struct repl *r);
 DEFINE_FREEP(repl_free, struct repl)
 struct repl_effects repl_step(struct repl *r, const struct repl_event *ev);
+/* Where the transport has to tell who we are: a machine made with node 0 gets its number here, once, before REPL_START. */
+void repl_set_node(struct repl *r, uint32_t node);
 
 /* The origin for the next request: number it, encode the head with it, then give it in REPL_REQUEST, in this order and under the same lock. */
 struct op_origin repl_next_origin(struct repl *r);
@@ -152,5 +156,7 @@ struct repl_status {
         size_t n_members;
         struct { uint32_t node, pid; bool synced, expelled; uint64_t acked_seq, acked_medium; } members[REPL_MEMBERS_MAX];
         size_t waiting; /* requests */
+        bool founded;   /* belongs to a cluster */
+        bool weak;      /* quorums of the running epoch need not intersect */
 };
 void repl_status(const struct repl *r, struct repl_status *ret);
