@@ -1,5 +1,6 @@
+#include "aborts.h"
 #include "base/failpoint.h"
-#include "suites.h"
+#include "unit.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -124,10 +125,11 @@ START_TEST(memory_that_cannot_be_had_aborts) {
 }
 END_TEST
 
-Suite *suite_base(void) {
+static Suite *suite_base(void) {
         const TTest *const tests[] = {
                 cleanup_frees_once_and_steal_hands_on, cleanup_fd_closes_and_keeps_errno, memory_of_no_bytes_is_not_null,
                 try_malloc_passes_the_failpoint,       assertions_say_what_and_abort,     memory_that_cannot_be_had_aborts,
         };
         return suite_of("base", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_base)

@@ -1,6 +1,6 @@
 #include "base/codec.h"
 #include "base/failpoint.h"
-#include "suites.h"
+#include "unit.h"
 #include <string.h>
 
 #define cleanup_enc CLEANUP(enc_cleanup)
@@ -282,7 +282,7 @@ START_TEST(empty_input_is_empty) {
 }
 END_TEST
 
-Suite *suite_codec(void) {
+static Suite *suite_codec(void) {
         const TTest *const tests[] = {
                 layout_is_little_endian,
                 varints_have_these_bytes,
@@ -300,3 +300,4 @@ Suite *suite_codec(void) {
         };
         return suite_of("codec", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_codec)

@@ -1,6 +1,6 @@
 #include "base/compress.h"
 #include "base/failpoint.h"
-#include "suites.h"
+#include "unit.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -125,7 +125,7 @@ START_TEST(each_thread_has_its_own_context) {
 }
 END_TEST
 
-Suite *suite_compress(void) {
+static Suite *suite_compress(void) {
         const TTest *const tests[] = {
                 round_trip,
                 what_does_not_shrink_stays_raw,
@@ -136,3 +136,4 @@ Suite *suite_compress(void) {
         };
         return suite_of("compress", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_compress)

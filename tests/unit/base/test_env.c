@@ -1,5 +1,5 @@
 #include "base/env.h"
-#include "suites.h"
+#include "unit.h"
 #include <time.h>
 
 START_TEST(the_system_has_time_and_chance) {
@@ -20,7 +20,8 @@ START_TEST(the_system_has_time_and_chance) {
 }
 END_TEST
 
-Suite *suite_env(void) {
+static Suite *suite_env(void) {
         const TTest *const tests[] = {the_system_has_time_and_chance};
         return suite_of("env", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_env)

@@ -1,5 +1,5 @@
 #include "base/failpoint.h"
-#include "suites.h"
+#include "unit.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -98,7 +98,7 @@ START_TEST(threads_share_the_count) {
 }
 END_TEST
 
-Suite *suite_failpoint(void) {
+static Suite *suite_failpoint(void) {
         const TTest *const tests[] = {
                 off_nothing_fails_and_nothing_counts,
                 the_nth_passage_fails,
@@ -107,3 +107,4 @@ Suite *suite_failpoint(void) {
         };
         return suite_of("failpoint", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_failpoint)

@@ -1,5 +1,5 @@
 #include "base/hash.h"
-#include "suites.h"
+#include "unit.h"
 #include <string.h>
 
 /* The definition, one bit at a time, to compare both fast forms with. */
@@ -99,7 +99,7 @@ START_TEST(hash128_sums_roll) {
 }
 END_TEST
 
-Suite *suite_hash(void) {
+static Suite *suite_hash(void) {
         const TTest *const tests[] = {
                 crc32c_known_values,  crc32c_forms_agree_at_every_length_and_alignment,
                 crc32c_known_values,  crc32c_of_long_input_in_lanes,
@@ -108,3 +108,4 @@ Suite *suite_hash(void) {
         };
         return suite_of("hash", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_hash)

@@ -1,5 +1,6 @@
+#include "aborts.h"
 #include "base/log.h"
-#include "suites.h"
+#include "unit.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -169,10 +170,11 @@ START_TEST(quoting_needs_room) {
 }
 END_TEST
 
-Suite *suite_log(void) {
+static Suite *suite_log(void) {
         const TTest *const tests[] = {
                 levels_and_sink,     one_event_is_one_line, the_prefix_is_for_the_journal_only, calls_of_the_sink_are_serialised, quoting,
                 quoting_cuts_to_fit, quoting_needs_room,
         };
         return suite_of("log", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_log)

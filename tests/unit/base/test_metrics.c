@@ -1,5 +1,6 @@
+#include "aborts.h"
 #include "base/metrics.h"
-#include "suites.h"
+#include "unit.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -49,7 +50,8 @@ START_TEST(an_unknown_metric_aborts) {
 }
 END_TEST
 
-Suite *suite_metrics(void) {
+static Suite *suite_metrics(void) {
         const TTest *const tests[] = {names_are_fit_for_prometheus_and_unique, threads_count_together, an_unknown_metric_aborts};
         return suite_of("metrics", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_metrics)

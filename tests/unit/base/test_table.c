@@ -1,5 +1,6 @@
+#include "aborts.h"
 #include "base/table.h"
-#include "suites.h"
+#include "unit.h"
 #include <string.h>
 
 enum { DOOR_OPEN, DOOR_SHUT, DOOR_LOCKED, DOOR_N };
@@ -68,7 +69,8 @@ START_TEST(a_broken_invariant_aborts) {
 }
 END_TEST
 
-Suite *suite_table(void) {
+static Suite *suite_table(void) {
         const TTest *const tests[] = {allowed_moves_move, other_moves_abort_and_say_which, a_broken_invariant_aborts};
         return suite_of("table", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_table)

@@ -1,5 +1,5 @@
 #include "base/trace.h"
-#include "suites.h"
+#include "unit.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -105,7 +105,7 @@ START_TEST(dumps_among_writers_show_whole_events) {
 }
 END_TEST
 
-Suite *suite_trace(void) {
+static Suite *suite_trace(void) {
         const TTest *const tests[] = {
                 events_come_out_in_order,
                 the_last_round_stays,
@@ -115,3 +115,4 @@ Suite *suite_trace(void) {
         };
         return suite_of("trace", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_trace)

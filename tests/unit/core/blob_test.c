@@ -110,22 +110,23 @@ END_TEST
 static size_t edit_both(struct blob **b, uint8_t *flat, size_t size, uint64_t *state) {
         static uint8_t data[MAX], next[MAX];
         struct extent extents[4];
-        size_t n = rnd(state) % 5, bytes = 0;
-        uint64_t keep = rnd(state) % 3 ? BLOB_KEEP_ALL : rnd(state) % (size + 10), end = 0;
+        size_t n = next_random(state) % 5, bytes = 0;
+        uint64_t keep = next_random(state) % 3 ? BLOB_KEEP_ALL : next_random(state) % (size + 10), end = 0;
         for (size_t i = 0; i < n; i++) {
-                uint64_t at = end + (rnd(state) % 2 ? 0 : rnd(state) % BLOB_CHUNK), len = rnd(state) % (rnd(state) % 2 ? 20 : 30000);
-                if (rnd(state) % 3 == 0)
+                uint64_t at = end + (next_random(state) % 2 ? 0 : next_random(state) % BLOB_CHUNK),
+                         len = next_random(state) % (next_random(state) % 2 ? 20 : 30000);
+                if (next_random(state) % 3 == 0)
                         at = (at + BLOB_CHUNK - 1) / BLOB_CHUNK * BLOB_CHUNK;
                 if (at + len > MAX)
                         len = at < MAX ? MAX - at : 0;
-                extents[i] = (struct extent){at, len, rnd(state) % 3 ? EXTENT_DATA : EXTENT_ZERO};
+                extents[i] = (struct extent){at, len, next_random(state) % 3 ? EXTENT_DATA : EXTENT_ZERO};
                 end = at + len;
                 if (extents[i].kind == EXTENT_DATA) {
                         for (uint64_t j = 0; j < len; j++)
-                                data[bytes++] = rnd(state) % 8 ? (uint8_t)(at % 3) : 0;
+                                data[bytes++] = next_random(state) % 8 ? (uint8_t)(at % 3) : 0;
                 }
         }
-        uint64_t cut = rnd(state) % 3 ? BLOB_KEEP_ALL : rnd(state) % MAX;
+        uint64_t cut = next_random(state) % 3 ? BLOB_KEEP_ALL : next_random(state) % MAX;
         size_t kept = MIN_OF(keep, size), now = cut == BLOB_KEEP_ALL ? MAX_OF(kept, n > 0 ? end : 0) : cut, pos = 0;
         memset(next, 0, sizeof(next));
         if (kept > 0)
@@ -267,7 +268,7 @@ START_TEST(threads) {
 }
 END_TEST
 
-Suite *suite_blob(void) {
+static Suite *suite_blob(void) {
         Suite *s = suite_create("blob");
         TCase *c = tcase_create("blob");
         tcase_set_timeout(c, 60);
@@ -285,3 +286,4 @@ Suite *suite_blob(void) {
         suite_add_tcase(s, c);
         return s;
 }
+UNIT_SUITE(suite_blob)

@@ -33,13 +33,14 @@ START_TEST(names_stay) {
 }
 END_TEST
 
-Suite *suite_change(void) {
+static Suite *suite_change(void) {
         Suite *s = suite_create("change");
         TCase *c = tcase_create("change");
         tcase_add_test(c, names_stay);
         suite_add_tcase(s, c);
         return s;
 }
+UNIT_SUITE(suite_change)
 
 static int set(struct settings *s, const char *name, const char *text) {
         return settings_set(s, name, strlen(name), text, strlen(text));
@@ -86,7 +87,7 @@ START_TEST(the_table) {
 }
 END_TEST
 
-Suite *suite_settings(void) {
+static Suite *suite_settings(void) {
         Suite *s = suite_create("settings");
         TCase *c = tcase_create("settings");
         tcase_add_test(c, values);
@@ -94,3 +95,4 @@ Suite *suite_settings(void) {
         suite_add_tcase(s, c);
         return s;
 }
+UNIT_SUITE(suite_settings)

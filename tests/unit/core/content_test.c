@@ -186,7 +186,7 @@ START_TEST(readers_keep_their_version) {
 }
 END_TEST
 
-Suite *suite_tree_content(void) {
+static Suite *suite_tree_content(void) {
         Suite *s = suite_create("content");
         TCase *c = tcase_create("content");
         tcase_add_checked_fixture(c, begin, done);
@@ -202,3 +202,4 @@ Suite *suite_tree_content(void) {
         suite_add_tcase(s, c);
         return s;
 }
+UNIT_SUITE(suite_tree_content)

@@ -190,10 +190,3 @@ void assert_content(const struct fixture *f, uint64_t ino, const void *p, size_t
         if (n > 0)
                 ck_assert_mem_eq(got, p, n);
 }
-
-uint64_t rnd(uint64_t *state) {
-        uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
-        x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-        x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-        return x ^ (x >> 31);
-}

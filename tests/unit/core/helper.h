@@ -3,8 +3,8 @@
 #pragma once
 
 #include "core/tree.h"
+#include "unit.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -47,21 +47,3 @@ struct attr attr_of(const struct fixture *f, uint64_t ino);
 uint64_t look(const struct fixture *f, uint64_t parent, const char *name);                      /* 0: -ENOENT */
 const struct change *change_find(const struct fixture *f, enum change_kind kind, uint64_t ino); /* NULL: none */
 void assert_content(const struct fixture *f, uint64_t ino, const void *p, size_t n);
-
-uint64_t rnd(uint64_t *state); /* splitmix64 */
-
-Suite *suite_blob(void);
-Suite *suite_change(void);
-Suite *suite_settings(void);
-Suite *suite_op(void);
-Suite *suite_vectors(void);
-Suite *suite_sessions(void); /* sessions_test.c */
-Suite *suite_state(void);    /* state_test.c */
-Suite *suite_tree(void);
-Suite *suite_tree_rename(void);
-Suite *suite_tree_content(void);
-Suite *suite_tree_meta(void);
-Suite *suite_tree_local(void);
-Suite *suite_tree_restore(void);
-Suite *suite_tree_size(void);
-Suite *suite_tree_memory(void);

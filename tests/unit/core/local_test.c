@@ -242,7 +242,7 @@ START_TEST(nameless_files_that_cannot_be) {
 }
 END_TEST
 
-Suite *suite_tree_local(void) {
+static Suite *suite_tree_local(void) {
         Suite *s = suite_create("local");
         TCase *c = tcase_create("local");
         tcase_add_checked_fixture(c, begin, done);
@@ -256,3 +256,4 @@ Suite *suite_tree_local(void) {
         suite_add_tcase(s, c);
         return s;
 }
+UNIT_SUITE(suite_tree_local)

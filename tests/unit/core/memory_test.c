@@ -106,7 +106,7 @@ START_TEST(every_allocation) {
 }
 END_TEST
 
-Suite *suite_tree_memory(void) {
+static Suite *suite_tree_memory(void) {
         Suite *s = suite_create("memory");
         TCase *c = tcase_create("memory");
         tcase_add_checked_fixture(c, begin, done);
@@ -114,3 +114,4 @@ Suite *suite_tree_memory(void) {
         suite_add_tcase(s, c);
         return s;
 }
+UNIT_SUITE(suite_tree_memory)

@@ -206,7 +206,7 @@ START_TEST(replicated_settings) {
 }
 END_TEST
 
-Suite *suite_tree_meta(void) {
+static Suite *suite_tree_meta(void) {
         Suite *s = suite_create("meta");
         TCase *c = tcase_create("meta");
         tcase_add_checked_fixture(c, begin, done);
@@ -221,3 +221,4 @@ Suite *suite_tree_meta(void) {
         suite_add_tcase(s, c);
         return s;
 }
+UNIT_SUITE(suite_tree_meta)

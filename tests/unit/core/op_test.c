@@ -177,8 +177,8 @@ START_TEST(flipped) {
                 cleanup_free void *scratch = NULL;
                 struct op op;
                 memcpy(head, e.data, e.len);
-                for (uint64_t n = 1 + rnd(&state) % 3; n > 0; n--)
-                        head[rnd(&state) % e.len] ^= (uint8_t)(1u << (rnd(&state) % 8));
+                for (uint64_t n = 1 + next_random(&state) % 3; n > 0; n--)
+                        head[next_random(&state) % e.len] ^= (uint8_t)(1u << (next_random(&state) % 8));
                 errint_t r = op_decode(head, e.len, s.op.payload.data, s.op.payload.len, &op, &scratch);
                 if (r < 0) {
                         must(r == -EBADMSG);
@@ -322,7 +322,7 @@ START_TEST(payload_forms) {
 }
 END_TEST
 
-Suite *suite_op(void) {
+static Suite *suite_op(void) {
         Suite *s = suite_create("op");
         TCase *c = tcase_create("op");
         tcase_set_timeout(c, 60);
@@ -338,3 +338,4 @@ Suite *suite_op(void) {
         suite_add_tcase(s, c);
         return s;
 }
+UNIT_SUITE(suite_op)

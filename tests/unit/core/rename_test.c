@@ -151,7 +151,7 @@ START_TEST(exchange) {
 }
 END_TEST
 
-Suite *suite_tree_rename(void) {
+static Suite *suite_tree_rename(void) {
         Suite *s = suite_create("rename");
         TCase *c = tcase_create("rename");
         tcase_add_checked_fixture(c, begin, done);
@@ -166,3 +166,4 @@ Suite *suite_tree_rename(void) {
         suite_add_tcase(s, c);
         return s;
 }
+UNIT_SUITE(suite_tree_rename)

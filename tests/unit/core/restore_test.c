@@ -272,7 +272,7 @@ START_TEST(digest_covers_all) {
 }
 END_TEST
 
-Suite *suite_tree_restore(void) {
+static Suite *suite_tree_restore(void) {
         Suite *s = suite_create("restore");
         TCase *c = tcase_create("restore");
         tcase_add_checked_fixture(c, begin, done);
@@ -297,3 +297,4 @@ Suite *suite_tree_restore(void) {
         suite_add_tcase(s, c);
         return s;
 }
+UNIT_SUITE(suite_tree_restore)

@@ -1,10 +1,8 @@
 /* sessions_test.c: request numbers and recorded results. */
 #include "core/sessions.h"
+#include "unit.h"
 
-#include <check.h>
 #include <string.h>
-
-Suite *suite_sessions(void);
 
 static void record(struct sessions *s, uint32_t node, uint64_t incarnation, uint64_t number, uint64_t lowest, int32_t error) {
         struct op_origin o = {.node = node, .incarnation = incarnation, .number = number, .lowest_waiting = lowest};
@@ -140,7 +138,7 @@ START_TEST(hostile_bytes_are_refused) {
 }
 END_TEST
 
-Suite *suite_sessions(void) {
+static Suite *suite_sessions(void) {
         Suite *s = suite_create("sessions");
         TCase *t = tcase_create("sessions");
         tcase_add_test(t, known_and_new);
@@ -153,3 +151,4 @@ Suite *suite_sessions(void) {
         suite_add_tcase(s, t);
         return s;
 }
+UNIT_SUITE(suite_sessions)

@@ -152,7 +152,7 @@ START_TEST(small_edits_of_a_large_file) {
 }
 END_TEST
 
-Suite *suite_tree_size(void) {
+static Suite *suite_tree_size(void) {
         Suite *s = suite_create("size");
         TCase *c = tcase_create("size");
         tcase_add_checked_fixture(c, begin, done);
@@ -165,3 +165,4 @@ Suite *suite_tree_size(void) {
         suite_add_tcase(s, c);
         return s;
 }
+UNIT_SUITE(suite_tree_size)

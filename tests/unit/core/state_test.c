@@ -1,11 +1,9 @@
 /* state_test.c: the one way to move a node's state on: positions, history, requests that come twice. */
 #include "core/state.h"
+#include "unit.h"
 
-#include <check.h>
 #include <string.h>
 #include <sys/stat.h>
-
-Suite *suite_state(void);
 
 struct world {
         struct state state;
@@ -118,7 +116,7 @@ START_TEST(the_payload_is_part_of_history) {
 }
 END_TEST
 
-Suite *suite_state(void) {
+static Suite *suite_state(void) {
         Suite *s = suite_create("state");
         TCase *t = tcase_create("state");
         tcase_add_test(t, positions_and_history);
@@ -128,3 +126,4 @@ Suite *suite_state(void) {
         suite_add_tcase(s, t);
         return s;
 }
+UNIT_SUITE(suite_state)

@@ -369,7 +369,7 @@ START_TEST(hash_seed_is_not_seen) {
 }
 END_TEST
 
-Suite *suite_tree(void) {
+static Suite *suite_tree(void) {
         Suite *s = suite_create("tree");
         TCase *c = tcase_create("names");
         tcase_add_checked_fixture(c, begin, done);
@@ -391,3 +391,4 @@ Suite *suite_tree(void) {
         suite_add_tcase(s, c);
         return s;
 }
+UNIT_SUITE(suite_tree)

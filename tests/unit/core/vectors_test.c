@@ -29,7 +29,7 @@ START_TEST(table) {
         for (uint64_t i = 0; i < N; i++)
                 things[i] = (struct thing){.key = i};
         for (int step = 0; step < 40000; step++) {
-                struct thing *x = &things[rnd(&state) % (step % 10000 < 5000 ? N / 10 : 40)];
+                struct thing *x = &things[next_random(&state) % (step % 10000 < 5000 ? N / 10 : 40)];
                 if (x->in)
                         ptrtab_remove(&t, bad_hash(x->key), x);
                 else
@@ -37,7 +37,7 @@ START_TEST(table) {
                 x->in = !x->in;
                 n = x->in ? n + 1 : n - 1;
                 must(t.n == n);
-                const struct thing *y = &things[rnd(&state) % (N / 10)];
+                const struct thing *y = &things[next_random(&state) % (N / 10)];
                 must(ptrtab_find(&t, bad_hash(y->key), thing_eq, &y->key) == (y->in ? y : NULL));
         }
         for (uint64_t i = 0; i < N; i++) {
@@ -74,27 +74,27 @@ START_TEST(vector) {
         for (uint64_t i = 0; i < N; i++)
                 things[i] = (struct thing){.key = 10 * (i + 1)};
         while (last < N || v.live > 0) {
-                if (last < N && (rnd(&state) % 2 || last < N / 2)) {
+                if (last < N && (next_random(&state) % 2 || last < N / 2)) {
                         things[last].in = true;
                         ordvec_insert(&v, thing_key, &things[last++]);
                 }
-                uint64_t i = rnd(&state) % last;
+                uint64_t i = next_random(&state) % last;
                 if (_i % 3 == 1) /* from the front */
                         for (i = 0; i + 1 < last && !things[i].in;)
                                 i++;
                 if (_i % 3 == 2) /* from the back */
                         for (i = last - 1; i > 0 && !things[i].in;)
                                 i--;
-                if (things[i].in && (last == N || rnd(&state) % 2)) {
+                if (things[i].in && (last == N || next_random(&state) % 2)) {
                         things[i].in = false;
                         ordvec_remove(&v, thing_key, things[i].key);
-                } else if (!things[i].in && rnd(&state) % 20 == 0 && last < N) { /* comes back where it was */
+                } else if (!things[i].in && next_random(&state) % 20 == 0 && last < N) { /* comes back where it was */
                         things[i].in = true;
                         ordvec_insert(&v, thing_key, &things[i]);
                 }
-                if (rnd(&state) % 50 == 0)
+                if (next_random(&state) % 50 == 0)
                         check_vector(&v, last);
-                uint64_t k = rnd(&state) % (10 * N + 20);
+                uint64_t k = next_random(&state) % (10 * N + 20);
                 uint32_t at = ordvec_seek(&v, thing_key, k);
                 while (at < v.end && !ordvec_at(&v, at))
                         at++;
@@ -113,7 +113,7 @@ START_TEST(sorting) {
         for (uint64_t i = 0; i < N; i++)
                 things[i] = (struct thing){.key = i + 1, .in = true};
         for (uint64_t i = N - 1; i > 0 && _i > 0; i--) {
-                uint64_t j = rnd(&state) % (i + 1), key = things[i].key;
+                uint64_t j = next_random(&state) % (i + 1), key = things[i].key;
                 things[i].key = things[j].key;
                 things[j].key = key;
         }
@@ -128,7 +128,7 @@ START_TEST(sorting) {
 }
 END_TEST
 
-Suite *suite_vectors(void) {
+static Suite *suite_vectors(void) {
         Suite *s = suite_create("vectors");
         TCase *c = tcase_create("vectors");
         tcase_set_timeout(c, 60);
@@ -138,3 +138,4 @@ Suite *suite_vectors(void) {
         suite_add_tcase(s, c);
         return s;
 }
+UNIT_SUITE(suite_vectors)

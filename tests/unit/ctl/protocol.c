@@ -1,5 +1,5 @@
 /* protocol.c: frames of the control protocol: both ways, golden bytes, and what must be refused. */
-#include "suites.h"
+#include "unit.h"
 
 #include "ctl/protocol.h"
 #include <string.h>
@@ -159,4 +159,4 @@ static Suite *suite(void) {
         suite_add_tcase(s, t);
         return s;
 }
-CTL_SUITE(suite)
+UNIT_SUITE(suite)

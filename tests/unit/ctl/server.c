@@ -1,5 +1,5 @@
 /* server.c: the control socket with real clients: answers, late answers, hostile input, too many clients, mode. */
-#include "suites.h"
+#include "unit.h"
 
 #include "ctl/client.h"
 #include "ctl/server.h"
@@ -203,6 +203,25 @@ START_TEST(bounded_clients) {
 }
 END_TEST
 
+START_TEST(idle_clients_give_way) {
+        int fds[CTL_CLIENTS_MAX];
+        char byte;
+        for (size_t i = 0; i < CTL_CLIENTS_MAX; i++)
+                fds[i] = connected();
+        int extra = connected();
+        struct ctl_result r = ask(extra, 2, (const char *const[]){"echo", "served"}); /* after CTL_CROWDED_MS */
+        ck_assert_str_eq(r.body, "served");
+        ctl_result_done(&r);
+        ck_assert_int_eq(recv(fds[0], &byte, 1, 0), 0);            /* the one that was idle the longest had to go, */
+        r = ask(fds[1], 2, (const char *const[]){"echo", "kept"}); /* and no other */
+        ck_assert_str_eq(r.body, "kept");
+        ctl_result_done(&r);
+        close(extra);
+        for (size_t i = 0; i < CTL_CLIENTS_MAX; i++)
+                close(fds[i]);
+}
+END_TEST
+
 static Suite *suite(void) {
         Suite *s = suite_create("ctl.server");
         TCase *t = tcase_create("server");
@@ -214,7 +233,8 @@ static Suite *suite(void) {
         tcase_add_test(t, client_leaves_before_the_answer);
         tcase_add_test(t, hostile_bytes);
         tcase_add_test(t, bounded_clients);
+        tcase_add_test(t, idle_clients_give_way);
         suite_add_tcase(s, t);
         return s;
 }
-CTL_SUITE(suite)
+UNIT_SUITE(suite)

@@ -1,6 +1,6 @@
 /* engine.c: the executor with the real machine, the loopback and the in-memory store: order, group commit, barriers, trouble,
  * back-pressure. */
-#include "suites.h"
+#include "unit.h"
 
 #include "base/log.h"
 #include "daemon/engine.h"
@@ -634,4 +634,4 @@ static Suite *suite(void) {
         suite_add_tcase(s, t);
         return s;
 }
-DAEMON_SUITE(suite)
+UNIT_SUITE(suite)

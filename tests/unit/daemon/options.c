@@ -1,5 +1,5 @@
 /* options.c: the table of options, from command line, -o and file; what is refused and how it is said. */
-#include "suites.h"
+#include "unit.h"
 
 #include "daemon/options.h"
 #include <stdio.h>
@@ -216,4 +216,4 @@ static Suite *suite(void) {
         suite_add_tcase(s, t);
         return s;
 }
-DAEMON_SUITE(suite)
+UNIT_SUITE(suite)

@@ -1,5 +1,6 @@
 /* POSIX ACLs: which are valid, what mode they give, what a new file inherits, what setxattr and chmod make of them. */
-#include "suites.h"
+#include "fake.h"
+#include "unit.h"
 
 #include "internal.h"
 
@@ -156,7 +157,8 @@ START_TEST(access_acl) {
 }
 END_TEST
 
-Suite *suite_acl(void) {
+static Suite *suite_acl(void) {
         const TTest *const tests[] = {validity, mode_of, inheritance, access_acl};
         return suite_of("acl", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_acl)

@@ -1,5 +1,6 @@
 /* Attributes and extended attributes. */
-#include "suites.h"
+#include "fake.h"
+#include "unit.h"
 
 #include <sys/xattr.h>
 
@@ -147,7 +148,8 @@ START_TEST(what_an_open_says) {
 }
 END_TEST
 
-Suite *suite_attrs(void) {
+static Suite *suite_attrs(void) {
         const TTest *const tests[] = {setattr, gathered_times_equal_applied_times, xattrs, what_an_open_says};
         return suite_of("attrs", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_attrs)

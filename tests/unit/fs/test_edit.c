@@ -1,5 +1,6 @@
 /* The canonical form of writes: whatever the series, laying it over the old bytes gives what doing it one by one gives. */
-#include "suites.h"
+#include "fake.h"
+#include "unit.h"
 
 #include "edit.h"
 
@@ -131,8 +132,9 @@ START_TEST(replaced_content_is_one_extent) {
 }
 END_TEST
 
-Suite *suite_edit(void) {
+static Suite *suite_edit(void) {
         const TTest *const tests[] = {any_series_is_one_edit, sequential_writes_are_one_extent, full_before_the_operation_is,
                                       replaced_content_is_one_extent};
         return suite_of("edit", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_edit)

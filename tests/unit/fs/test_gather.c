@@ -1,5 +1,6 @@
 /* Write gathering: what becomes an operation, when, with what in it; what readers see meanwhile. */
-#include "suites.h"
+#include "fake.h"
+#include "unit.h"
 
 #include <linux/falloc.h>
 #include <stdio.h>
@@ -530,7 +531,7 @@ START_TEST(who_wrote) {
 }
 END_TEST
 
-Suite *suite_gather(void) {
+static Suite *suite_gather(void) {
         const TTest *const tests[] = {small_writes_are_one_operation,
                                       compressed_when_it_shrinks,
                                       identical_rewrites_carry_nothing,
@@ -549,3 +550,4 @@ Suite *suite_gather(void) {
                                       who_wrote};
         return suite_of("gather", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_gather)

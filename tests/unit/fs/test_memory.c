@@ -1,5 +1,6 @@
 /* Out of memory at every allocation of outside size: the request fails or succeeds, nothing else is lost, and later all goes on. */
-#include "suites.h"
+#include "fake.h"
+#include "unit.h"
 
 #include "base/failpoint.h"
 #include <linux/falloc.h>
@@ -94,7 +95,8 @@ START_TEST(every_allocation) {
 }
 END_TEST
 
-Suite *suite_memory(void) {
+static Suite *suite_memory(void) {
         const TTest *const tests[] = {every_allocation};
         return suite_of("memory", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_memory)

@@ -1,6 +1,7 @@
 /* Random requests against a model of plain bytes: what is read, and what stat shows, is always what was written, whatever is gathered,
  * under way, or removed meanwhile; and others never see a content that was not there at a close. */
-#include "suites.h"
+#include "fake.h"
+#include "unit.h"
 
 #include <linux/falloc.h>
 #include <stdio.h>
@@ -185,7 +186,8 @@ START_TEST(at_once) {
 }
 END_TEST
 
-Suite *suite_model(void) {
+static Suite *suite_model(void) {
         const TTest *const tests[] = {by_hand, at_once};
         return suite_of("model", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_model)

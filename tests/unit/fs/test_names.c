@@ -1,5 +1,6 @@
 /* Names: looking up, making, removing, moving, listing. */
-#include "suites.h"
+#include "fake.h"
+#include "unit.h"
 
 #include <stdio.h>
 
@@ -261,9 +262,10 @@ START_TEST(listing) {
 }
 END_TEST
 
-Suite *suite_names(void) {
+static Suite *suite_names(void) {
         const TTest *const tests[] = {
                 lookup,          types_and_owners, create_of_what_exists, created_is_pinned_at_apply, create_refused_leaves_nothing,
                 rename_and_link, listing};
         return suite_of("names", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_names)

@@ -1,5 +1,6 @@
 /* Operations under way: order, what readers see meanwhile, appends, late errors, fsync, interrupts. */
-#include "suites.h"
+#include "fake.h"
+#include "unit.h"
 
 #include <stdio.h>
 
@@ -395,7 +396,7 @@ START_TEST(another_history) {
 }
 END_TEST
 
-Suite *suite_order(void) {
+static Suite *suite_order(void) {
         const TTest *const tests[] = {own_writes_are_always_seen,
                                       others_writes_are_seen_beneath,
                                       appends,
@@ -410,3 +411,4 @@ Suite *suite_order(void) {
                                       another_history};
         return suite_of("order", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_order)

@@ -1,5 +1,6 @@
 /* Files without a name: unlinked but open, and O_TMPFILE. */
-#include "suites.h"
+#include "fake.h"
+#include "unit.h"
 
 static struct answer tmpfile_of(struct fake *k, uint64_t dir, uint32_t mode) {
         struct answer a;
@@ -200,7 +201,7 @@ START_TEST(tmpfile_name_taken) {
 }
 END_TEST
 
-Suite *suite_orphans(void) {
+static Suite *suite_orphans(void) {
         const TTest *const tests[] = {unlinked_lives_on_while_open,
                                       too_late_for_the_last_name,
                                       replaced_by_rename_while_written,
@@ -210,3 +211,4 @@ Suite *suite_orphans(void) {
                                       tmpfile_name_taken};
         return suite_of("orphans", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_orphans)

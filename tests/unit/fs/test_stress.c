@@ -1,6 +1,7 @@
 /* Many threads, random requests, a backend with threads of its own, somebody else's operations in between: for the sanitizers, and for
  * what must hold all the same: whole lines in an appended file, no torn reads of a replaced one, every request answered. */
-#include "suites.h"
+#include "fake.h"
+#include "unit.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -212,7 +213,8 @@ START_TEST(everything_at_once) {
 }
 END_TEST
 
-Suite *suite_stress(void) {
+static Suite *suite_stress(void) {
         const TTest *const tests[] = {everything_at_once};
         return suite_of("stress", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_stress)

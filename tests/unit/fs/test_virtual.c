@@ -1,5 +1,6 @@
 /* The directory of virtual files. */
-#include "suites.h"
+#include "fake.h"
+#include "unit.h"
 
 struct listed {
         char names[512];
@@ -148,7 +149,8 @@ START_TEST(nothing_can_be_changed) {
 }
 END_TEST
 
-Suite *suite_virtual(void) {
+static Suite *suite_virtual(void) {
         const TTest *const tests[] = {listing_and_lookup, texts, nothing_can_be_changed};
         return suite_of("virtual", tests, ARRAY_LEN(tests));
 }
+UNIT_SUITE(suite_virtual)

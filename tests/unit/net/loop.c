@@ -1,5 +1,5 @@
 /* loop.c: the loopback transport: a view of one, quorum, and every message back, whole and in order. */
-#include "suites.h"
+#include "unit.h"
 
 #include "net/net.h"
 #include <string.h>
@@ -100,4 +100,4 @@ static Suite *suite(void) {
         suite_add_tcase(s, t);
         return s;
 }
-NET_SUITE(suite)
+UNIT_SUITE(suite)

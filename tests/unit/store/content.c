@@ -4,7 +4,7 @@
 #include "content_map.h"
 #include "content_private.h"
 #include "simdisk.h"
-#include "suites.h"
+#include "unit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -483,4 +483,4 @@ static Suite *content_suite(void) {
         suite_add_tcase(s, t);
         return s;
 }
-STORE_SUITE(content_suite)
+UNIT_SUITE(content_suite)

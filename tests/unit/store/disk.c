@@ -1,7 +1,7 @@
 /* disk.c: the same assertions on the real disk and on the simulated one, and what only one of them can show. */
 #include "disk_private.h"
 #include "simdisk.h"
-#include "suites.h"
+#include "unit.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -206,4 +206,4 @@ static Suite *disk_suite(void) {
         suite_add_tcase(s, t);
         return s;
 }
-STORE_SUITE(disk_suite)
+UNIT_SUITE(disk_suite)

@@ -1,7 +1,7 @@
 /* disk_sim.c: what the simulated disk forgets, keeps, tears and fails. If it were kinder than a disk, every test above it would be worth
  * nothing. */
 #include "simdisk.h"
-#include "suites.h"
+#include "unit.h"
 
 #include <string.h>
 
@@ -337,4 +337,4 @@ static Suite *sim_suite(void) {
         suite_add_tcase(s, t);
         return s;
 }
-STORE_SUITE(sim_suite)
+UNIT_SUITE(sim_suite)

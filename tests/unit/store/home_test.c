@@ -1,7 +1,7 @@
 /* home_test.c: whose database it is, what it says, and that plain SQLite can read it. */
 #include "home_private.h"
 #include "store_helper.h"
-#include "suites.h"
+#include "unit.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -284,4 +284,4 @@ static Suite *suite_home(void) {
         suite_add_tcase(s, t);
         return s;
 }
-STORE_SUITE(suite_home)
+UNIT_SUITE(suite_home)

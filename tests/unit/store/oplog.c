@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "oplog_format.h"
 #include "oplog_model.h"
-#include "suites.h"
+#include "unit.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -835,4 +835,4 @@ static Suite *oplog_suite(void) {
         suite_add_tcase(s, t);
         return s;
 }
-STORE_SUITE(oplog_suite)
+UNIT_SUITE(oplog_suite)

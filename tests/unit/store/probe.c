@@ -1,7 +1,7 @@
 /* probe.c: the engine of probe-sync: that it measures all it promises and leaves nothing behind, and that its judgement is sound. */
 #include "probe_private.h"
 #include "simdisk.h"
-#include "suites.h"
+#include "unit.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -240,4 +240,4 @@ static Suite *probe_suite(void) {
         suite_add_tcase(s, t);
         return s;
 }
-STORE_SUITE(probe_suite)
+UNIT_SUITE(probe_suite)

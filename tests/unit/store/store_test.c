@@ -1,6 +1,6 @@
 /* store_test.c: what goes where: the log, the content file, the home; and what comes free again. */
 #include "store_helper.h"
-#include "suites.h"
+#include "unit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -367,4 +367,4 @@ static Suite *suite_store(void) {
         suite_add_tcase(s, t);
         return s;
 }
-STORE_SUITE(suite_store)
+UNIT_SUITE(suite_store)

@@ -1,6 +1,6 @@
 /* vfs_test.c: SQLite through the disk interface. */
 #include "simdisk.h"
-#include "suites.h"
+#include "unit.h"
 #include "vfs.h"
 
 #include <sqlite3.h>
@@ -164,4 +164,4 @@ static Suite *suite_vfs(void) {
         suite_add_tcase(s, t);
         return s;
 }
-STORE_SUITE(suite_vfs)
+UNIT_SUITE(suite_vfs)
