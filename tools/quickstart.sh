@@ -95,7 +95,7 @@ if ! [ -d "$mnt" ]; then
         mkdir -p "$mnt" 2>/dev/null || true
 fi
 start
-[ -e "$mnt/etc" ] && echo "replacing the copy of an earlier run" && rm -rf "$mnt/etc"
+[ -e "$mnt/etc" ] && echo "replacing the copy of an earlier run" && rm -rf "${mnt:?}/etc"
 
 echo "copying /etc to $mnt/etc …"
 calls=$(counter fuse_requests) disk=$(written) from=$(now)

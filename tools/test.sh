@@ -3,7 +3,7 @@
 # them the tests that need them are skipped, with the reason, and counted. The last line counts tests, not programs.
 # usage: tools/test.sh [quick|full|nightly]       quick: under 2 minutes; full (what CI runs): under 25 minutes; nightly: hours
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 
 tier=${1:-full}
 case $tier in
@@ -66,7 +66,7 @@ run() {
 # What tests would leave behind if they cleaned up badly: mounts, loop devices and files below the directories of this run.
 export COTERIE_RUN=$$.
 remains() {
-        grep -o "[^ ]*/coterie-test\.$COTERIE_RUN[^ ]*" /proc/mounts 2>/dev/null
+        grep -o "[^ ]*/coterie-test\.${COTERIE_RUN}[^ ]*" /proc/mounts 2>/dev/null
         losetup --noheadings --output NAME,BACK-FILE 2>/dev/null | grep -F "coterie-test.$COTERIE_RUN"
         find "${TMPDIR:-/tmp}" -maxdepth 1 -name "coterie-test.$COTERIE_RUN*" 2>/dev/null
         true

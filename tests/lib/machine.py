@@ -23,9 +23,13 @@ def need_root():
 def need_fuse():
     need_root()
     try:
-        os.close(os.open('/dev/fuse', os.O_RDWR))
+        fd = os.open('/dev/fuse', os.O_RDWR)
     except OSError as e:
         raise Skip('needs FUSE: /dev/fuse: %s' % e.strerror) from None
+    device = os.fstat(fd).st_rdev
+    os.close(fd)
+    if device != os.makedev(10, 229):
+        raise Skip('needs FUSE: /dev/fuse is another device')
 
 
 def need_program(*names):
@@ -67,7 +71,7 @@ def image_directory():
 
 
 MKFS = {
-    'ext4': ['mkfs.ext4', '-q', '-F', '-E', 'lazy_itable_init=0,lazy_journal_init=0'],
+    'ext4': ['mkfs.ext4', '-q', '-F', '-b', '4096', '-E', 'lazy_itable_init=0,lazy_journal_init=0'],
     'xfs': ['mkfs.xfs', '-q', '-f'],
     'btrfs': ['mkfs.btrfs', '-q', '-f'],
 }
@@ -114,7 +118,7 @@ class Image:
                     self._allocate(self.journal_path, journal_mib << 20)
                     self.journal = run('losetup', '--find', '--show', self.journal_path).stdout.strip()
                     run('mkfs.ext4', '-q', '-F', '-b', '4096', '-O', 'journal_dev', self.journal)
-                    options += ['-b', '4096', '-J', 'device=' + self.journal]
+                    options += ['-J', 'device=' + self.journal]
                 run(*MKFS[fs], *options, self.path)
             self.mount(mount_options)
         except BaseException:
