@@ -60,9 +60,10 @@ struct oplog_config {
         struct disk *disk;
         struct metrics *metrics; /* may be NULL */
 };
-/* Opens the file, and flushes what an earlier process left in the page cache; when `create`, makes it and fills it with zeros (durably, its name too); one that is there already is taken over if it is
- * an interrupted creation (only zeros), else -EEXIST. -ENOENT; -EBADMSG: size differs or no such header; -EXDEV: the log of another
- * database; -EINVAL: size, method or padding that cannot work. O_DIRECT that the filesystem refuses falls back with one log line. */
+/* Opens the file, and flushes what an earlier process left in the page cache; when `create`, makes it and fills it with zeros (durably, its
+ * name too); one that is there already is taken over if no record was ever written to it, else -EEXIST. -ENOENT; -EBADMSG: size differs or
+ * no such header; -EXDEV: the log of another database; -EINVAL: size, method or padding that cannot work. O_DIRECT that the filesystem
+ * refuses falls back with one log line. */
 errint_t oplog_open(const struct oplog_config *config, bool create, struct oplog **ret);
 void oplog_close(struct oplog *l); /* drops what is pending; NULL is fine */
 /* Reads `half` with its salt, calling fn for each good record; ret_end: where the good part ends, ret_chain: the CRC there; ret_torn: the
@@ -77,13 +78,17 @@ void oplog_start(struct oplog *l, unsigned half, uint64_t salt, uint64_t at, uin
 /* Into memory; sequences of operations follow each other (-EINVAL). -ENOSPC: does not fit in this half any more; -EMSGSIZE: longer than
  * OPLOG_RECORD_MAX. After a failed write_out or flush every append, write_out and flush returns that error until start or drop_pending. */
 errint_t oplog_append(struct oplog *l, struct oplog_record *r);
-errint_t oplog_write_out(struct oplog *l, uint64_t *ret_seq);   /* to the file; at level file durably. ret_seq: last operation there, or dropped by a start after an error; 0: none since open; may be NULL */
+/* To the file; at level file durably. ret_seq: last operation there, or dropped by a start after an error; 0: none since open; may be NULL. */
+errint_t oplog_write_out(struct oplog *l, uint64_t *ret_seq);
 errint_t oplog_flush(struct oplog *l, uint64_t *ret_seq);       /* writes out, then makes that durable; next record on a fresh page */
 bool oplog_dirty(const struct oplog *l);                        /* something is pending, or written and not flushed */
 uint64_t oplog_used(const struct oplog *l);                     /* bytes of the current half, pending ones counted */
 bool oplog_is_direct(const struct oplog *l);                    /* O_DIRECT is in use: level file, and not refused */
 uint64_t oplog_half_size(const struct oplog *l);
 uint64_t oplog_record_room(size_t head_len, size_t payload_len, size_t n_extents); /* most bytes that such a record takes in the log */
-errint_t oplog_read(struct oplog *l, uint64_t log_offset, uint32_t log_len, struct oplog_record *ret, void **ret_buffer); /* one record back, its CRC checked: -EBADMSG; of a half not replayed or written since: -ENOENT */
-errint_t oplog_set_level(struct oplog *l, enum sync_level level, enum sync_method method, bool direct, uint32_t padding); /* flushes first; next record on a fresh page. -EINVAL: nothing changed */
+/* One record back, its CRC checked: -EBADMSG; of a half not replayed or written since: -ENOENT. *ret points into *ret_buffer, which is freed
+ * with free(). */
+errint_t oplog_read(struct oplog *l, uint64_t log_offset, uint32_t log_len, struct oplog_record *ret, void **ret_buffer);
+/* Flushes first; next record on a fresh page. -EINVAL: nothing changed. */
+errint_t oplog_set_level(struct oplog *l, enum sync_level level, enum sync_method method, bool direct, uint32_t padding);
 void oplog_drop_pending(struct oplog *l); /* after trouble: the home has them; what follows starts behind a restart record */

@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include <sys/uio.h>
 
-enum sync_method { /* how a log write is made durable; docs/GUARANTEES.md says which of them are */
+enum sync_method { /* how a log write is made durable; `coterie probe-sync` (probe.h) measures them */
         SYNC_FDATASYNC = 0,
         SYNC_FSYNC = 1,
         SYNC_OPEN_DATASYNC = 2, /* O_DSYNC on the descriptor: the write itself is the flush */
@@ -22,7 +22,7 @@ enum {
         DISK_SYNC = 32
 };
 struct disk_info {
-        uint64_t fs_free, fs_size; /* bytes an unprivileged or privileged writer can still use: what our process can */
+        uint64_t fs_free, fs_size; /* bytes; free: that this process may still use, with its privileges */
         uint32_t logical_sector, physical_sector; /* 512 and 4096 where they cannot be found */
         char fs_type[16];          /* "ext4" */
         bool block_device_found;
