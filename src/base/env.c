@@ -1,4 +1,4 @@
-/* env.c: the real clocks and the real random numbers. The only file of the project that asks the system for them. */
+/* env.c: the real clocks and the real random numbers. For programs; pure layers get both inside events. */
 #include "base/env.h"
 #include <sys/random.h>
 #include <time.h>

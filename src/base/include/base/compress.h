@@ -6,7 +6,8 @@
 
 enum content_form { FORM_RAW = 0, FORM_ZSTD = 1 };
 
-/* Compresses n bytes; *ret is malloc'ed. -ENODATA: does not shrink by at least n/16 (store it raw). */
+/* Compresses n bytes; *ret is malloc'ed. -ENODATA: does not shrink by at least n/16 (store it raw). -ENOMEM. */
 errint_t compress_zstd(const void *p, size_t n, uint8_t **ret, size_t *ret_len);
-/* Fills exactly raw_len bytes of out. -EBADMSG: not such a frame or another length; n and raw_len are not 0. Never reads or writes out of bounds. */
+/* Fills exactly raw_len bytes of out. -EBADMSG: not such a frame, or another length; an n or raw_len of 0 is that, too. -ENOMEM.
+ * Never reads or writes out of bounds. */
 errint_t decompress_zstd(const void *p, size_t n, void *out, size_t raw_len);

@@ -1,5 +1,6 @@
 /* hash.h: checksums and digests. crc32c guards bytes on disk and wire; hash128 (XXH3-128, seed 0, stored little-endian as lo, hi)
- * makes digests. hash128 values add and subtract as two independent 64-bit lanes, so a digest of a set can roll. Pure. */
+ * makes digests. hash128 values add and subtract as two independent 64-bit lanes, so a digest of a set can roll. Pure, any
+ * thread; nothing fails. */
 #pragma once
 
 #include "base/base.h"
