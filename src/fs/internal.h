@@ -3,8 +3,8 @@
  * A node is an inode in use: open, or with gathered writes, or with operations under way. A flight is an operation under way. A gate
  * is a request that waits for flights (close, fsync, truncation). A handle is an open file or directory.
  *
- * Lock order: shared_state -> node->lock -> one of the leaves (shard->lock, dirty_lock, waiting_lock). Nothing of the backend is called, and
- * no reply, while any of them is held.
+ * Lock order: shared_state -> node->lock -> dirty_lock -> shard->lock. Leaves, of which one is held at a time: waiting_lock, handles_lock,
+ * handle->lock. Nothing of the backend is called, and no reply, while any of them is held.
  *
  * Order: flights of one inode are handed to the backend in the order in which they were queued: one thread at a time launches them
  * (node_pump), the others leave theirs in the queue and go. So a rename comes after the content that was written before it, and
@@ -130,7 +130,7 @@ errint_t node_content(struct node *n, struct blob **ret); /* as seen here; a ref
 
 /* --- waiting requests, by the kernel's number: for interrupts */
 struct waiting {
-        uint64_t unique; /* 0: none */
+        uint64_t unique; /* 0: none; set before it is registered */
         struct fs_reply *reply;
         bool is_gate, launched, withdrawn; /* protected by fs->waiting_lock, as is all of this once registered */
         uint64_t token;
