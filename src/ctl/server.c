@@ -24,6 +24,7 @@ struct client {
         bool busy;         /* a call is under way: nothing is read meanwhile */
         bool closing;      /* after the answer is written */
         uint64_t begun_ms; /* of an unfinished request or answer; 0: idle */
+        uint64_t idle_ms;  /* since when, if it is */
 };
 
 struct ctl_call {
@@ -144,16 +145,28 @@ static bool peer_is_trusted(int fd) {
         return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && (peer.uid == 0 || peer.uid == geteuid());
 }
 
+/* A free slot, or that of the client which has been idle the longest: connections that are kept for nothing lock nobody out. */
+static struct client *slot_for_newcomer(struct ctl_server *s) {
+        struct client *idle = NULL;
+
+        for (size_t i = 0; i < CTL_CLIENTS_MAX; i++) {
+                struct client *c = &s->clients[i];
+                if (c->fd < 0)
+                        return c;
+                if (!c->busy && c->begun_ms == 0 && (!idle || c->idle_ms < idle->idle_ms))
+                        idle = c;
+        }
+        return idle;
+}
+
 static void accept_one(struct ctl_server *s) {
         cleanup_fd int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        struct client *c;
 
-        if (fd < 0 || !peer_is_trusted(fd))
+        if (fd < 0 || !peer_is_trusted(fd) || !(c = slot_for_newcomer(s)))
                 return;
-        for (size_t i = 0; i < CTL_CLIENTS_MAX; i++)
-                if (s->clients[i].fd < 0) {
-                        s->clients[i] = (struct client){.fd = steal_fd(&fd), .id = ++s->next_id, .in_want = CTL_HEADER};
-                        return;
-                }
+        client_close(c);
+        *c = (struct client){.fd = steal_fd(&fd), .id = ++s->next_id, .in_want = CTL_HEADER, .idle_ms = now_ms()};
 }
 
 static void run_request(struct ctl_server *s, struct client *c, struct ctl_request *request) {
@@ -237,6 +250,7 @@ static void client_write(struct client *c) {
         free(c->out);
         c->out = NULL;
         c->begun_ms = 0;
+        c->idle_ms = now_ms();
         if (c->closing)
                 client_close(c);
 }
@@ -266,9 +280,25 @@ struct poll_set {
         int timeout_ms;
 };
 
+static void wake_after(struct poll_set *p, uint64_t ms) {
+        p->timeout_ms = p->timeout_ms < 0 ? (int)ms : MIN_OF(p->timeout_ms, (int)ms);
+}
+
+/* A full house lets the others wait in the socket's backlog, until somebody leaves or has been idle long enough to be put out. */
+static bool may_accept(struct ctl_server *s, struct poll_set *p, uint64_t now) {
+        const struct client *c = slot_for_newcomer(s);
+        uint64_t until;
+
+        if (!c)
+                return false;
+        until = c->fd < 0 ? 0 : c->idle_ms + CTL_CROWDED_MS;
+        if (now < until)
+                wake_after(p, until - now);
+        return now >= until;
+}
+
 static void gather(struct ctl_server *s, struct poll_set *p, bool stopping) {
         uint64_t now = now_ms();
-        bool room = false;
 
         p->n = 0;
         p->timeout_ms = -1;
@@ -277,20 +307,15 @@ static void gather(struct ctl_server *s, struct poll_set *p, bool stopping) {
                 struct client *c = &s->clients[i];
                 if (c->fd >= 0 && c->begun_ms != 0 && now >= c->begun_ms + CTL_IDLE_MS)
                         client_close(c);
-                if (c->fd < 0) {
-                        room = true;
+                if (c->fd < 0)
                         continue;
-                }
-                if (c->begun_ms != 0) {
-                        int left = (int)(c->begun_ms + CTL_IDLE_MS - now);
-                        p->timeout_ms = p->timeout_ms < 0 ? left : MIN_OF(p->timeout_ms, left);
-                }
+                if (c->begun_ms != 0)
+                        wake_after(p, c->begun_ms + CTL_IDLE_MS - now);
                 p->of[p->n] = c;
                 p->fds[p->n++] = (struct pollfd){.fd = c->fd, .events = (short)(c->out ? POLLOUT : c->busy || stopping ? 0 : POLLIN)};
         }
-        /* A full house lets the others wait in the socket's backlog. */
         p->of[p->n] = NULL;
-        p->fds[p->n++] = (struct pollfd){.fd = room && !stopping ? s->listener : -1, .events = POLLIN};
+        p->fds[p->n++] = (struct pollfd){.fd = !stopping && may_accept(s, p, now) ? s->listener : -1, .events = POLLIN};
 }
 
 static void serve(struct ctl_server *s, struct poll_set *p) {

@@ -7,7 +7,8 @@
 #include "ctl/protocol.h"
 
 #define CTL_CLIENTS_MAX 64u
-#define CTL_IDLE_MS 30000u /* a client that has begun a request and does not finish it is closed */
+#define CTL_CROWDED_MS  1000u  /* when all places are taken, a client that was idle for so long loses its place to a newcomer */
+#define CTL_IDLE_MS     30000u /* a client that has begun a request and does not finish it is closed */
 
 struct ctl_call;
 size_t ctl_call_count(const struct ctl_call *c); /* words after the command's name */
