@@ -134,11 +134,6 @@ errint_t tree_path(const struct tree *t, uint64_t ino, char *buf, size_t size) {
         return 0;
 }
 
-bool tree_is_below(const struct tree *t, uint64_t ino, uint64_t dir) {
-        const struct inode *in = inode_find(t, ino), *d = inode_find(t, dir);
-        return in && d && inode_is_below(in, d);
-}
-
 static void inode_state(const struct inode *in, struct tree_inode_state *ret) {
         *ret = (struct tree_inode_state){0};
         inode_attr(in, &ret->attr);

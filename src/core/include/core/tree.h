@@ -38,7 +38,6 @@ errint_t tree_xattr_each(const struct tree *t, uint64_t ino, tree_xattr_fn fn, v
 errint_t tree_xattrs_encode(const struct tree *t, uint64_t ino, struct enc *e);
 /* A path of an inode ("/a/b"; one of several for hard links; orphans have none: -ENOENT). Writes at most size bytes with the NUL. */
 errint_t tree_path(const struct tree *t, uint64_t ino, char *buf, size_t size);
-bool tree_is_below(const struct tree *t, uint64_t ino, uint64_t dir); /* or is it */
 
 struct tree_usage {
         uint64_t inodes, bytes;          /* in use: bytes counts allocated content plus names, xattrs and a fixed 256 bytes per inode */
