@@ -123,9 +123,9 @@ errint_t content_open(struct disk *disk, const char *path, const uint8_t id[OPLO
         c->metrics = m;
         c->path = xstrdup(path);
         c->read_only = read_only;
-        pthread_mutex_init(&c->growing, NULL);
-        pthread_mutex_init(&c->flushing, NULL);
-        pthread_mutex_init(&c->lock, NULL);
+        (void)pthread_mutex_init(&c->growing, NULL);
+        (void)pthread_mutex_init(&c->flushing, NULL);
+        (void)pthread_mutex_init(&c->lock, NULL);
         map_init(&c->map);
         c->dead = g_array_new(FALSE, FALSE, sizeof(struct content_dead));
         r = open_file(c, id, create);
@@ -144,9 +144,9 @@ void content_close(struct content *c) {
         disk_close(c->file);
         map_done(&c->map);
         g_array_unref(c->dead);
-        pthread_mutex_destroy(&c->growing);
-        pthread_mutex_destroy(&c->flushing);
-        pthread_mutex_destroy(&c->lock);
+        (void)pthread_mutex_destroy(&c->growing);
+        (void)pthread_mutex_destroy(&c->flushing);
+        (void)pthread_mutex_destroy(&c->lock);
         free(c->path);
         free(c);
 }
@@ -256,10 +256,10 @@ errint_t content_read(struct content *c, const struct oplog_extent *e, size_t n,
 
 errint_t content_flush(struct content *c) {
         CONTENT_HOLD(&c->flushing);
-        pthread_mutex_lock(&c->lock);
+        (void)pthread_mutex_lock(&c->lock);
         bool dirty = c->dirty;
         c->dirty = false;
-        pthread_mutex_unlock(&c->lock);
+        (void)pthread_mutex_unlock(&c->lock);
         if (!dirty)
                 return 0;
         errint_t r = failpoint("store.content.flush");

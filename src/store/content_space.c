@@ -36,9 +36,9 @@ static errint_t extend(struct content *c, uint64_t from, uint64_t to) {
 static errint_t grow(struct content *c, uint64_t need) {
         CONTENT_HOLD(&c->growing);
         struct disk_info info;
-        pthread_mutex_lock(&c->lock);
+        (void)pthread_mutex_lock(&c->lock);
         uint64_t total = c->map.total;
-        pthread_mutex_unlock(&c->lock);
+        (void)pthread_mutex_unlock(&c->lock);
         errint_t r = c->disk->ops->info(c->disk, c->path, &info);
         if (r < 0)
                 return r;
@@ -52,10 +52,10 @@ static errint_t grow(struct content *c, uint64_t need) {
                 r = extend(c, total, to = total + need);
         if (r < 0)
                 content_count(c, METRIC_STORE_ERRORS, 1);
-        pthread_mutex_lock(&c->lock);
+        (void)pthread_mutex_lock(&c->lock);
         if (r == 0)
                 map_grow(&c->map, to);
-        pthread_mutex_unlock(&c->lock);
+        (void)pthread_mutex_unlock(&c->lock);
         return r;
 }
 
@@ -196,14 +196,14 @@ void content_free_at(struct content *c, const struct oplog_extent *e, size_t n, 
 static void trim(struct content *c) {
         CONTENT_HOLD(&c->growing);
         uint64_t to = 0;
-        pthread_mutex_lock(&c->lock);
+        (void)pthread_mutex_lock(&c->lock);
         struct content_map *m = &c->map;
         uint64_t tail = map_tail(m), keep = MAX_OF(TAIL_KEEP / CONTENT_UNIT, m->total / 4);
         if (tail > 2 * keep && m->free - (tail - keep) >= c->reserved) {
                 to = m->total - (tail - keep);
                 map_shrink(m, to);
         }
-        pthread_mutex_unlock(&c->lock);
+        (void)pthread_mutex_unlock(&c->lock);
         if (to && c->file->ops->truncate(c->file, to * CONTENT_UNIT) < 0)
                 content_count(c, METRIC_STORE_ERRORS, 1); /* the file is longer than need be, which is no harm */
 }

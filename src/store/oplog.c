@@ -11,11 +11,12 @@
 
 #define SPARE_MAX (1 * MIB) /* larger buffers are not kept */
 
+/* Calls on a default mutex that is used rightly do not fail. */
 static void unlock_mutex(pthread_mutex_t **m) {
-        pthread_mutex_unlock(*m);
+        (void)pthread_mutex_unlock(*m);
 }
 static pthread_mutex_t *lock_mutex(pthread_mutex_t *m) {
-        pthread_mutex_lock(m);
+        (void)pthread_mutex_lock(m);
         return m;
 }
 #define HOLD_(name, m)                                                                                                                     \
@@ -298,14 +299,14 @@ errint_t oplog_flush(struct oplog *l, uint64_t *ret_seq) {
         uint64_t seq = 0, writes = 0;
         PRE(!l->read_only);
         HOLD(&l->flushing);
-        pthread_mutex_lock(&l->writing);
+        (void)pthread_mutex_lock(&l->writing);
         errint_t r = write_pending(l, true, &seq, &writes);
-        pthread_mutex_unlock(&l->writing);
+        (void)pthread_mutex_unlock(&l->writing);
         if (r < 0)
                 return r;
-        pthread_mutex_lock(&l->lock);
+        (void)pthread_mutex_lock(&l->lock);
         bool needed = l->writes_flushed < writes;
-        pthread_mutex_unlock(&l->lock);
+        (void)pthread_mutex_unlock(&l->lock);
         if (needed)
                 r = flush_file(l, false);
         HOLD_(hold_lock, &l->lock);

@@ -191,9 +191,9 @@ errint_t oplog_open(const struct oplog_config *config, bool create, struct oplog
         l->level = config->level;
         l->method = config->method;
         l->unit = OPLOG_PAGE;
-        pthread_mutex_init(&l->flushing, NULL);
-        pthread_mutex_init(&l->writing, NULL);
-        pthread_mutex_init(&l->lock, NULL);
+        (void)pthread_mutex_init(&l->flushing, NULL);
+        (void)pthread_mutex_init(&l->writing, NULL);
+        (void)pthread_mutex_init(&l->lock, NULL);
         enc_init(&l->front, OPLOG_RECORD_MAX);
         r = disk_open(l->disk, l->path, DISK_READ_ONLY, &l->reader);
         if (r == 0)
@@ -229,9 +229,9 @@ void oplog_close(struct oplog *l) {
         free(l->marks[0]);
         free(l->marks[1]);
         enc_done(&l->front);
-        pthread_mutex_destroy(&l->flushing);
-        pthread_mutex_destroy(&l->writing);
-        pthread_mutex_destroy(&l->lock);
+        (void)pthread_mutex_destroy(&l->flushing);
+        (void)pthread_mutex_destroy(&l->writing);
+        (void)pthread_mutex_destroy(&l->lock);
         free(l->path);
         free(l);
 }

@@ -118,11 +118,11 @@ static void overlay(const struct oplog_span *s, unsigned half, uint64_t at, uint
 static errint_t fetch(struct oplog *l, unsigned half, uint64_t at, uint64_t end, uint8_t *to) {
         uint64_t covered = end; /* the spans reach without a gap up to what was appended last */
         size_t got = 0;
-        pthread_mutex_lock(&l->lock);
+        (void)pthread_mutex_lock(&l->lock);
         overlay(&l->inflight, half, at, end, to, &covered);
         overlay(&l->parked, half, at, end, to, &covered);
         overlay(&l->pending, half, at, end, to, &covered);
-        pthread_mutex_unlock(&l->lock);
+        (void)pthread_mutex_unlock(&l->lock);
         if (covered == at)
                 return 0;
         errint_t r = disk_pread(l->reader, to, covered - at, oplog_half_at(l, half) + at, &got);
@@ -140,9 +140,9 @@ errint_t oplog_read(struct oplog *l, uint64_t log_offset, uint32_t log_len, stru
         uint64_t at = log_offset - oplog_half_at(l, half), end = at + log_len;
         if (end > l->half_size)
                 return -EINVAL;
-        pthread_mutex_lock(&l->lock);
+        (void)pthread_mutex_lock(&l->lock);
         struct oplog_mark mark = l->marks[half] ? l->marks[half][at / OPLOG_PAGE] : (struct oplog_mark){0};
-        pthread_mutex_unlock(&l->lock);
+        (void)pthread_mutex_unlock(&l->lock);
         uint64_t first = at / OPLOG_PAGE * OPLOG_PAGE + mark.first - 1;
         if (mark.first == 0 || first > at)
                 return -ENOENT;
