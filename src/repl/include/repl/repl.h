@@ -42,7 +42,7 @@ enum repl_event_kind {
         REPL_QUORUM,      /* quorum: votequorum's verdict for a ring, in any order relative to views */
         REPL_REQUEST,     /* request */
         REPL_WITHDRAW,    /* withdraw: the caller was interrupted: answer soon (EINTR where it surely did not happen) */
-        REPL_WRITTEN,     /* seq: every operation up to it is as durable as the sync level says (COMMITTED in DESIGN's words) */
+        REPL_WRITTEN,     /* seq: every operation up to it is as durable as the sync level says */
         REPL_FLUSHED,     /* seq: every operation up to it is on the medium */
         REPL_INVALIDATED, /* seq: the kernel's caches are clear of everything older than it */
         REPL_PERSISTED,   /* persisted: an EFFECT_PERSIST is on the medium */
@@ -109,7 +109,7 @@ struct repl_effect {
                          struct op_result result; bool local; uint64_t token; } commit; /* local: our own request `token` */
                 struct { uint64_t seq; } flush;
                 struct { uint64_t promised, adopted; const uint8_t *cluster_id; /* NULL: unchanged; else 16 bytes for store->set_cluster_id */ } persist;
-                struct { uint64_t token; struct op_result result; struct position pos; } reply; /* result.error also EROFS, EIO, EINTR from rule 9 */
+                struct { uint64_t token; struct op_result result; struct position pos; } reply; /* result.error also EROFS, EIO, EINTR (rule 13) */
                 struct { unsigned id; uint64_t at_ms; } arm;
                 struct { uint64_t tag, from_seq, to_seq; } read_log;
                 struct { const struct change_set *changes; uint64_t adopted; bool everything; struct state *old; } replace;
@@ -130,8 +130,8 @@ struct repl_config {
         uint64_t incarnation; /* 64 random bits, new per start */
         uint8_t cluster_id[16];     /* zeros: none yet. Such a node founds nothing: it joins a cluster whose id another member brings. Standalone makes one first */
         uint64_t promised, adopted; /* as stored */
-        bool forgetful;             /* may have forgotten acknowledged operations (rule 3) */
-        uint64_t ack_timeout_ms;    /* 0: 3000. No progress for so long: overdue (rule 6) */
+        bool forgetful;             /* may have forgotten acknowledged operations (rule 5) */
+        uint64_t ack_timeout_ms;    /* 0: 3000. No progress for so long: overdue (rule 11) */
         uint64_t forgetful_wait_ms; /* UINT64_MAX: never; 0: 60000 */
         uint64_t read_only_grace_ms; /* 0: 5000. How long requests wait for a primary view during a view change before they are refused */
         uint64_t window_bytes;      /* sent and not yet acknowledged; 0: 8 MiB */
