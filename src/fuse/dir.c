@@ -45,34 +45,18 @@ static void undo_lookups(const struct listing *l, struct fs *fs) {
         }
 }
 
-static void recheck_all(struct fuse_edge *e, const struct listing *l, uint64_t seq) {
-        uint64_t since = atomic_load_explicit(&worker_self->active, memory_order_relaxed);
-        if (since == notify_generation(e->notify))
-                return;
-        for (size_t at = 0; at < l->used;) {
-                const struct fuse_direntplus *d = (const struct fuse_direntplus *)(const void *)(l->out + at);
-                if (d->entry_out.nodeid != 0 && d->entry_out.attr_valid != 0)
-                        edge_recheck(e, d->entry_out.nodeid, seq);
-                at += FUSE_DIRENTPLUS_SIZE(d);
-        }
-}
-
 static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, uint64_t fh, bool plus) {
         struct fuse_edge *e = fuse_req_userdata(req);
         struct worker *w = worker_self;
         /* The request itself lies at the buffer's beginning; the answer is built behind it. */
         struct listing l = {.edge = e, .out = w->memory + EDGE_HEADROOM + EDGE_REQUEST_HEAD, .size = MIN_OF(size, w->size - EDGE_REQUEST_HEAD), .plus = plus};
-        uint64_t seq = notify_seq(e->notify);
         atomic_store(&w->active, notify_generation(e->notify));
         errint_t r = fs_readdir(e->config.fs, ino, fh, (uint64_t)off, plus, fill, &l);
         if (r < 0) {
                 (void)fuse_reply_err(req, -r); /* if it fails, nobody waits any more */
                 return;
         }
-        bool sent = fuse_reply_buf(req, l.out, l.used) == 0;
-        if (plus && sent)
-                recheck_all(e, &l, seq);
-        else if (plus)
+        if (fuse_reply_buf(req, l.out, l.used) < 0 && plus)
                 undo_lookups(&l, e->config.fs);
 }
 

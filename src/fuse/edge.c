@@ -223,13 +223,16 @@ static bool workers_ended(struct fuse_edge *e, long within_ms) {
 
 /* Unmounting ends the session, and with it the workers, unless somebody goes on using it. */
 static void workers_stop(struct fuse_edge *e, bool unmounted) {
-        if (!workers_ended(e, unmounted ? LINGER_MS : 0) && (edge_abort(e->mount) < 0 || !workers_ended(e, ABORT_MS)))
-                for (unsigned i = 0; i < e->n_workers; i++)
-                        if (e->workers[i].started)
-                                (void)pthread_cancel(e->workers[i].thread); /* before Linux 5.2; they allow it while they wait for a request */
-        for (unsigned i = 0; i < e->n_workers && e->workers; i++)
-                if (e->workers[i].started)
-                        pthread_join(e->workers[i].thread, NULL);
+        if (!workers_ended(e, unmounted ? LINGER_MS : 0))
+                (void)edge_abort(e->fd, e->mount); /* before Linux 5.2 it cannot: then they are cancelled where they wait for requests */
+        bool cancel = !workers_ended(e, ABORT_MS);
+        for (unsigned i = 0; i < e->n_workers && e->workers; i++) {
+                struct worker *w = &e->workers[i];
+                if (w->started && cancel)
+                        (void)pthread_cancel(w->thread); /* ESRCH: it has just ended */
+                if (w->started)
+                        pthread_join(w->thread, NULL);
+        }
 }
 
 void fuse_edge_stop(struct fuse_edge *e) {
@@ -257,7 +260,7 @@ void fuse_edge_invalidate(struct fuse_edge *e, const struct change_set *changes,
 }
 
 void fuse_edge_invalidate_inode(struct fuse_edge *e, uint64_t ino) {
-        notify_inode(e->notify, ino);
+        notify_inode(e->notify, ino, 0);
 }
 
 void fuse_edge_invalidate_all(struct fuse_edge *e, void (*done)(void *ctx, uint64_t seq), void *ctx) {

@@ -98,7 +98,7 @@ bool edge_unmount(const char *path, struct mount_id id);
 /* A file is read in as few requests as it is written in. After INIT. */
 void edge_readahead(struct mount_id id);
 /* Ends the connection, whoever uses it: their calls fail with ENOTCONN from now on. */
-errint_t edge_abort(struct mount_id id);
+errint_t edge_abort(int session_fd, struct mount_id id); /* session_fd -1: the caller knows that the session lives */
 
 /* init.c */
 void edge_init(void *userdata, struct fuse_conn_info *conn); /* fuse_lowlevel_ops.init */
@@ -123,5 +123,3 @@ bool edge_req_interrupt(struct fuse_edge *e, uint64_t unique); /* false: no such
 void edge_req_wait_all(struct fuse_edge *e, const struct timespec *until); /* CLOCK_REALTIME */
 void edge_req_orphan_all(struct fuse_edge *e);            /* answers EIO to all that wait, and waits for answers under way */
 void edge_entry_out(const struct fuse_edge *e, const struct fs_entry *entry, struct fuse_entry_out *out);
-/* After a reply that the kernel keeps was written: has the inode changed meanwhile? Then it is invalidated once more. */
-void edge_recheck(struct fuse_edge *e, uint64_t ino, uint64_t seq);

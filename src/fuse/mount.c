@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -212,7 +213,7 @@ bool edge_unmount(const char *path, struct mount_id id) {
 }
 
 /* The control filesystem has a file per connection that ends it. It is mounted nowhere: not every system has it at its usual place. */
-errint_t edge_abort(struct mount_id id) {
+errint_t edge_abort(int session_fd, struct mount_id id) {
         cleanup_fd int context = fsopen("fusectl", FSOPEN_CLOEXEC);
         if (context < 0 || fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
                 return -errno;
@@ -222,7 +223,13 @@ errint_t edge_abort(struct mount_id id) {
         char name[64];
         (void)snprintf(name, sizeof(name), "%u/abort", id.dev_major << 20 | id.dev_minor);
         cleanup_fd int file = openat(root, name, O_WRONLY | O_CLOEXEC);
-        return file < 0 || write(file, "1", 1) != 1 ? -errno : 0;
+        if (file < 0)
+                return -errno;
+        /* Numbers are used again: while the session lives, the file that was opened is its own. */
+        struct pollfd session = {.fd = session_fd, .events = POLLIN};
+        if (session_fd >= 0 && (poll(&session, 1, 0) < 0 || session.revents & POLLERR))
+                return -ENOTCONN;
+        return write(file, "1", 1) == 1 ? 0 : -errno;
 }
 
 void edge_readahead(struct mount_id id) {

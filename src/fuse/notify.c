@@ -33,14 +33,14 @@ struct task *queue_take(struct queue *q, struct task **link) {
         return t;
 }
 
-static void queue_clear(struct queue *q) {
+void queue_clear(struct queue *q) {
         while (q->head)
                 free(queue_take(q, &q->head));
 }
 
-struct task *task_new(enum task_kind kind, uint64_t ino, struct batch *b, const char *name, size_t len) {
+struct task *task_new(uint64_t ino, struct batch *b, const char *name, size_t len) {
         struct task *t = xmalloc(sizeof(*t) + len);
-        *t = (struct task){.kind = kind, .ino = ino, .batch = b, .name_len = (uint8_t)len, .queued_ns = notify_now_ns()};
+        *t = (struct task){.ino = ino, .batch = b, .name_len = (uint8_t)len, .queued_ns = notify_now_ns()};
         if (len)
                 memcpy(t->name, name, len);
         if (b)
@@ -54,14 +54,9 @@ static void add_inode(struct notify *n, struct task *t) {
 }
 
 void batch_settle(struct notify *n, struct batch *b) {
-        if (!b || --b->remaining > 0)
-                return;
-        if (b->fence) {
-                b->fence = false;
-                add_inode(n, task_new(TASK_FENCE, 0, b, NULL, 0));
-        } else {
+        (void)n;
+        if (b && --b->remaining == 0)
                 b->ready = true;
-        }
 }
 
 void monitor_wake(struct notify *n) {
@@ -89,11 +84,11 @@ void batches_drain(struct notify *n) {
 
 /* --- from changes to tasks --- */
 
-static void want_inode(struct notify *n, struct batch *b, uint64_t ino, int64_t offset, int64_t length) {
-        struct task *t = task_new(TASK_INODE, ino, b, NULL, 0);
+static void want_inode(struct batch *b, uint64_t ino, int64_t offset, int64_t length) {
+        struct task *t = task_new(ino, NULL, NULL, 0);
         t->offset = offset;
         t->length = length;
-        add_inode(n, t);
+        queue_add(&b->inodes, t);
 }
 
 static bool is_entry(const struct change *c) {
@@ -112,11 +107,11 @@ static void want_entry(struct notify *n, struct batch *b, const struct change_se
         const struct change *c = &s->items[i];
         if (n->edge->entry_valid_s == 0) { /* the kernel asks for names each time */
                 if (!listed_before(s, i, c->parent))
-                        want_inode(n, b, c->parent, 0, 0);
+                        want_inode(b, c->parent, 0, 0);
                 return;
         }
         PRE(c->name_len <= LIMIT_NAME);
-        queue_add(&n->names, task_new(TASK_NAME, c->parent, b, c->name, c->name_len)); /* and the directory after it */
+        queue_add(&n->names, task_new(c->parent, b, c->name, c->name_len)); /* and the directory after it */
         pthread_cond_signal(&n->name_work);
 }
 
@@ -124,13 +119,12 @@ static void want_change(struct notify *n, struct batch *b, const struct change_s
         const struct change *c = &s->items[i];
         switch (c->kind) {
         case CHANGE_CONTENT:
-                want_inode(n, b, c->ino, (int64_t)c->offset, c->length > INT64_MAX ? 0 : (int64_t)c->length);
+                want_inode(b, c->ino, (int64_t)c->offset, c->length > INT64_MAX ? 0 : (int64_t)c->length);
                 break;
         case CHANGE_ATTR:
         case CHANGE_XATTR:
         case CHANGE_INODE_GONE:
-                if (!listed_before(s, i, c->ino))
-                        want_inode(n, b, c->ino, -1, 0);
+                want_inode(b, c->ino, -1, 0);
                 break;
         case CHANGE_ENTRY_ADD:
         case CHANGE_ENTRY_DEL:
@@ -145,10 +139,13 @@ static void want_change(struct notify *n, struct batch *b, const struct change_s
 static struct batch *batch_new(struct notify *n, uint64_t seq, void (*done)(void *ctx, uint64_t seq), void *ctx) {
         struct batch *b = NEW(struct batch);
         *b = (struct batch){.seq = seq, .generation = atomic_fetch_add(&n->generation, 1) + 1, .done = done, .ctx = ctx};
+        queue_init(&b->inodes);
         return b;
 }
 
 static void batch_add(struct notify *n, struct batch *b) {
+        if (b->inodes.head || b->everything)
+                add_inode(n, task_new(0, b, NULL, 0));
         b->ready = b->remaining == 0;
         *n->last = b;
         n->last = &b->next;
@@ -163,36 +160,27 @@ void notify_changes(struct notify *n, const struct change_set *changes, uint64_t
         if (!n->stopping && !local)
                 for (size_t i = 0; i < changes->n; i++)
                         want_change(n, b, changes, i);
-        b->fence = b->remaining > 0;
         batch_add(n, b);
         pthread_mutex_unlock(&n->lock);
 }
 
-void notify_inode(struct notify *n, uint64_t ino) {
+void notify_inode(struct notify *n, uint64_t ino, int64_t offset) {
         (void)atomic_fetch_add(&n->generation, 1);
+        struct task *t = task_new(ino, NULL, NULL, 0);
+        t->offset = offset;
         pthread_mutex_lock(&n->lock);
-        if (!n->stopping)
-                want_inode(n, NULL, ino, 0, 0);
+        if (n->stopping)
+                free(t);
+        else
+                add_inode(n, t);
         pthread_mutex_unlock(&n->lock);
 }
 
 void notify_all(struct notify *n, void (*done)(void *ctx, uint64_t seq), void *ctx) {
         struct batch *b = batch_new(n, notify_seq(n), done, ctx);
         pthread_mutex_lock(&n->lock);
-        if (!n->stopping) {
-                b->fence = true;
-                add_inode(n, task_new(TASK_ALL, 0, b, NULL, 0));
-        }
+        b->everything = !n->stopping;
         batch_add(n, b);
-        pthread_mutex_unlock(&n->lock);
-}
-
-void notify_recheck(struct notify *n, uint64_t ino) {
-        struct task *t = task_new(TASK_INODE, ino, NULL, NULL, 0);
-        t->offset = -1;
-        pthread_mutex_lock(&n->lock);
-        queue_add(&n->rechecks, t);
-        pthread_cond_signal(&n->inode_work);
         pthread_mutex_unlock(&n->lock);
 }
 
@@ -223,9 +211,7 @@ struct notify *notify_start(struct fuse_edge *e) {
         pthread_cond_init(&n->inode_work, NULL);
         pthread_cond_init(&n->name_work, NULL);
         pthread_cond_init(&n->monitor_work, NULL);
-        pthread_cond_init(&n->recheck_idle, NULL);
         queue_init(&n->inodes);
-        queue_init(&n->rechecks);
         queue_init(&n->names);
         queue_init(&n->doubts);
         n->last = &n->first;
@@ -255,20 +241,20 @@ void notify_stop(struct notify *n) {
         pthread_mutex_lock(&n->lock);
         queue_clear(&n->inodes);
         queue_clear(&n->names);
-        for (struct batch *b = n->first; b; b = b->next)
+        for (struct batch *b = n->first; b; b = b->next) {
+                queue_clear(&b->inodes);
                 b->ready = true;
+        }
         batches_drain(n);
         pthread_mutex_unlock(&n->lock);
 }
 
 void notify_free(struct notify *n) {
-        queue_clear(&n->rechecks);
         queue_clear(&n->doubts);
         seen_free(n->seen);
         pthread_mutex_destroy(&n->lock);
         pthread_cond_destroy(&n->inode_work);
         pthread_cond_destroy(&n->name_work);
         pthread_cond_destroy(&n->monitor_work);
-        pthread_cond_destroy(&n->recheck_idle);
         free(n);
 }

@@ -9,8 +9,9 @@
  * An answer that the kernel keeps takes three steps: it is built from the tree, written, and put into the kernel's caches by the
  * process that asked, when it runs again. A change between the first and the last is notified of an inode that the kernel does not
  * know yet, which does nothing, and the answer that is put in afterwards would be stale for ever. So
- * - a change set counts as done only when every worker that was building or writing such an answer has finished (`active`: the fence),
- *   and a worker that has seen a change set pass meanwhile has its inodes checked and notified again (notify_recheck);
+ * - the inodes of a change set are notified behind a fence: when every worker that was building or writing such an answer has finished
+ *   (`active`; they are answered from memory). Answers that are given by other threads (to CREATE, SETATTR …) are checked after they
+ *   were written (recheck in reply.c);
  * - an inode that the kernel was told of a moment ago (seen.h) and does not know is in doubt: notified again until it is known, and if
  *   that takes long, the epoch is raised, so that whoever comes by its name asks again;
  * - names and listings need none of this: both are put in under the directory's lock, which expiring a name takes. The listing is
@@ -25,11 +26,10 @@ void notify_free(struct notify *n);
 uint64_t notify_generation(const struct notify *n); /* grows with every change set; >= 1 */
 uint64_t notify_seq(const struct notify *n);        /* of the last change set */
 void notify_changes(struct notify *n, const struct change_set *changes, uint64_t seq, bool local, void (*done)(void *ctx, uint64_t seq), void *ctx);
-void notify_inode(struct notify *n, uint64_t ino);
+void notify_inode(struct notify *n, uint64_t ino, int64_t offset); /* offset: as below, to the end */
 void notify_all(struct notify *n, void (*done)(void *ctx, uint64_t seq), void *ctx);
 void notify_known(struct notify *n, uint64_t ino);     /* is about to be told to the kernel */
 void notify_forgotten(struct notify *n, uint64_t ino); /* a FORGET came */
-void notify_recheck(struct notify *n, uint64_t ino); /* its attributes */
 /* The messages of the kernel's interface; offset -1: attributes alone; length 0: to the end. */
 errint_t notify_send_inode(struct fuse_edge *e, uint64_t ino, int64_t offset, int64_t length);
 errint_t notify_send_expire(struct fuse_edge *e, uint64_t parent, const char *name, size_t len);

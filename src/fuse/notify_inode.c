@@ -28,7 +28,7 @@ void notify_inode_surely(struct notify *n, uint64_t ino, int64_t offset, int64_t
         if (n->edge->epoch)
                 (void)notify_send_epoch(n->edge); /* fails only when the session is ending */
         /* Who has it open already finds out as soon as the kernel knows it. */
-        struct task *t = task_new(TASK_INODE, ino, NULL, NULL, 0);
+        struct task *t = task_new(ino, NULL, NULL, 0);
         t->offset = offset;
         t->length = length;
         pthread_mutex_lock(&n->lock);
@@ -82,63 +82,34 @@ static bool workers_passed(const struct fuse_edge *e, uint64_t generation) {
         return true;
 }
 
-/* The lock is held, and released while working. */
-static void run_recheck(struct notify *n) {
-        struct task *t = queue_take(&n->rechecks, &n->rechecks.head);
-        n->rechecks_running++;
-        pthread_mutex_unlock(&n->lock);
-        notify_inode_surely(n, t->ino, t->offset, t->length);
-        free(t);
-        pthread_mutex_lock(&n->lock);
-        if (--n->rechecks_running == 0)
-                pthread_cond_broadcast(&n->recheck_idle);
-}
-
-/* Waits, without the lock, until no worker is within a request that began before the change set; those requests are answered from
- * memory. Then what these workers found stale is notified. */
-static void run_fence(struct notify *n, uint64_t generation) {
+/* Waits until no worker is within a request that began before the change set. */
+static void fence(const struct notify *n, uint64_t generation) {
         for (int i = 0; !workers_passed(n->edge, generation); i++)
                 pause_ns(i < FENCE_SPINS ? 0 : PAUSE_NS);
-        pthread_mutex_lock(&n->lock);
-        while (n->rechecks.head || n->rechecks_running > 0)
-                if (n->rechecks.head)
-                        run_recheck(n);
-                else
-                        pthread_cond_wait(&n->recheck_idle, &n->lock);
-        pthread_mutex_unlock(&n->lock);
 }
 
-static void run_task(struct notify *n, const struct task *t) {
-        switch (t->kind) {
-        case TASK_INODE:
-                notify_inode_surely(n, t->ino, t->offset, t->length);
-                break;
-        case TASK_FENCE:
-                run_fence(n, t->batch->generation);
-                break;
-        case TASK_ALL:
+static void run_batch(struct notify *n, struct batch *b) {
+        fence(n, b->generation);
+        if (b->everything)
                 forget_all(n);
-                break;
-        case TASK_NAME:
-                UNREACHABLE();
-        }
+        for (struct task *t; (t = queue_take(&b->inodes, &b->inodes.head)); free(t))
+                notify_inode_surely(n, t->ino, t->offset, t->length);
 }
 
 void *notify_inode_main(void *arg) {
         struct notify *n = arg;
         pthread_mutex_lock(&n->lock);
         while (!n->stopping) {
-                if (n->rechecks.head) {
-                        run_recheck(n);
-                        continue;
-                }
                 struct task *t = queue_take(&n->inodes, &n->inodes.head);
                 if (!t) {
                         pthread_cond_wait(&n->inode_work, &n->lock);
                         continue;
                 }
                 pthread_mutex_unlock(&n->lock);
-                run_task(n, t);
+                if (t->batch)
+                        run_batch(n, t->batch);
+                else
+                        notify_inode_surely(n, t->ino, t->offset, t->length);
                 pthread_mutex_lock(&n->lock);
                 batch_settle(n, t->batch);
                 free(t);

@@ -8,27 +8,28 @@
 #define INODE_THREADS 2u
 #define NAME_THREADS 4u
 
+struct task;
+struct queue {
+        struct task *head, **tail;
+};
 struct batch { /* a change set on its way */
         uint64_t seq, generation;
-        size_t remaining; /* tasks */
-        bool fence, ready;
+        struct queue inodes; /* run by one task, behind the fence */
+        bool everything;     /* that task forgets all inodes instead */
+        size_t remaining;    /* tasks: that one, and its names */
+        bool ready;
         void (*done)(void *ctx, uint64_t seq);
         void *ctx;
         struct batch *next;
 };
-enum task_kind { TASK_INODE, TASK_NAME, TASK_FENCE, TASK_ALL };
 struct task {
-        enum task_kind kind;
-        uint64_t ino; /* of a name: its directory */
+        uint64_t ino; /* of a name: its directory; 0: all of the batch's inodes */
         int64_t offset, length;
         uint64_t queued_ns;
         struct batch *batch; /* NULL: nobody waits; of a running name: an epoch has settled it */
         struct task *next;
         uint8_t name_len;
         char name[];
-};
-struct queue {
-        struct task *head, **tail;
 };
 struct slot { /* a thread that expires names, and what it is at */
         struct task *task;
@@ -39,9 +40,8 @@ struct notify {
         struct seen *seen;
         _Atomic uint64_t generation, seq;
         pthread_mutex_t lock; /* guards all that follows */
-        pthread_cond_t inode_work, name_work, monitor_work, recheck_idle;
-        struct queue inodes, rechecks, names, doubts;
-        unsigned rechecks_running;
+        pthread_cond_t inode_work, name_work, monitor_work;
+        struct queue inodes, names, doubts;
         struct slot slots[NAME_THREADS];
         unsigned next_slot;
         struct batch *first, **last; /* in order of seq */
@@ -54,7 +54,8 @@ uint64_t notify_now_ns(void);
 void queue_init(struct queue *q);
 void queue_add(struct queue *q, struct task *t);
 struct task *queue_take(struct queue *q, struct task **link); /* NULL when there is none at link */
-struct task *task_new(enum task_kind kind, uint64_t ino, struct batch *b, const char *name, size_t len);
+void queue_clear(struct queue *q);
+struct task *task_new(uint64_t ino, struct batch *b, const char *name, size_t len);
 
 /* With the lock held: a task of the batch is done; the monitor has something to look at; call what is done, in order (the lock is released
  * around each call). */

@@ -211,13 +211,12 @@ static struct fuse_open_out open_out(const struct fuse_edge *e, const struct fs_
         };
 }
 
-void edge_recheck(struct fuse_edge *e, uint64_t ino, uint64_t seq) {
-        /* A worker knows which change sets it has seen pass; elsewhere the inode itself must be asked. */
-        uint64_t since = worker_self ? atomic_load_explicit(&worker_self->active, memory_order_relaxed) : 0;
-        if (since != 0 && since == notify_generation(e->notify))
+/* An answer from a thread that no fence waits for may have been overtaken by a change: then what the kernel has just been told is wrong. */
+static void recheck(struct fuse_edge *e, uint64_t ino, uint64_t seq) {
+        if (worker_self && atomic_load_explicit(&worker_self->active, memory_order_relaxed) != 0)
                 return;
         if (fs_changed_since(e->config.fs, ino, seq))
-                notify_recheck(e->notify, ino);
+                notify_inode(e->notify, ino, -1);
 }
 
 /* --- fs_reply_ops --- */
@@ -235,7 +234,7 @@ static void reply_entry(struct fs_reply *r, const struct fs_entry *entry) {
                 edge_entry_out(q.edge, entry, &out);
         if (q.req && fuse_reply_buf(q.req, (const char *)&out, sizeof(out)) == 0) {
                 if (out.attr_valid != 0 && out.nodeid != 0)
-                        edge_recheck(q.edge, entry->ino, entry->seq);
+                        recheck(q.edge, entry->ino, entry->seq);
         } else if (entry->ino != 0) {
                 fs_forget(q.fs, entry->ino, 1);
         }
@@ -248,7 +247,7 @@ static void reply_attr(struct fs_reply *r, const struct fs_entry *entry) {
         struct fuse_attr_out out = {.attr_valid = entry->cacheable ? q.edge->attr_valid_s : 0};
         attr_out(&entry->attr, &out.attr);
         if (fuse_reply_buf(q.req, (const char *)&out, sizeof(out)) == 0 && out.attr_valid != 0)
-                edge_recheck(q.edge, entry->ino, entry->seq);
+                recheck(q.edge, entry->ino, entry->seq);
 }
 
 static void reply_open(struct fs_reply *r, const struct fs_open_out *o) {
@@ -272,7 +271,7 @@ static void reply_create(struct fs_reply *r, const struct fs_entry *entry, const
         }
         if (q.req && fuse_reply_buf(q.req, (const char *)&out, sizeof(out)) == 0) {
                 if (out.entry.attr_valid != 0)
-                        edge_recheck(q.edge, entry->ino, entry->seq);
+                        recheck(q.edge, entry->ino, entry->seq);
                 return;
         }
         undo_open(&q, entry->ino, o->fh);
