@@ -15,10 +15,6 @@
 #define BOUNCE      (1 * MIB) /* O_DIRECT wants aligned memory; divides into units */
 static const uint8_t magic[8] = "CoterieC";
 
-static void disk_filep(struct disk_file **f) {
-        disk_close(*f);
-}
-
 static uint8_t *aligned(size_t n) {
         void *p = NULL;
         int r = posix_memalign(&p, CONTENT_UNIT, n);
@@ -57,7 +53,7 @@ static errint_t header_check(struct disk_file *f, const uint8_t id[OPLOG_ID_SIZE
 }
 
 static errint_t create_file(struct disk *disk, const char *path, const uint8_t id[OPLOG_ID_SIZE], struct metrics *m) {
-        CLEANUP(disk_filep) struct disk_file *f = NULL;
+        CLEANUP(disk_closep) struct disk_file *f = NULL;
         bool made = true;
         uint64_t size = 0;
         errint_t r = disk_open(disk, path, DISK_CREATE | DISK_EXCL, &f);
@@ -156,7 +152,7 @@ void content_close(struct content *c) {
 
 /* The O_DIRECT descriptor; NULL where the filesystem refuses it (the log has said so in its line). */
 static errint_t direct_file(struct content *c, struct disk_file **ret) {
-        CONTENT_HOLD(&c->growing);
+        HOLD(&c->growing);
         if (!c->direct && !c->direct_refused) {
                 struct disk_file *f = NULL;
                 cleanup_free uint8_t *probe = aligned(CONTENT_UNIT);
@@ -202,7 +198,7 @@ static errint_t write_direct(struct content *c, struct disk_file *f, const struc
 }
 
 static void set_dirty(struct content *c) {
-        CONTENT_HOLD(&c->lock);
+        HOLD(&c->lock);
         c->dirty = true;
 }
 
@@ -255,7 +251,7 @@ errint_t content_read(struct content *c, const struct oplog_extent *e, size_t n,
 }
 
 errint_t content_flush(struct content *c) {
-        CONTENT_HOLD(&c->flushing);
+        HOLD(&c->flushing);
         (void)pthread_mutex_lock(&c->lock);
         bool dirty = c->dirty;
         c->dirty = false;
@@ -275,6 +271,6 @@ errint_t content_flush(struct content *c) {
 
 bool content_dirty(const struct content *c) {
         struct content *m = (struct content *)(uintptr_t)c;
-        CONTENT_HOLD(&m->lock);
+        HOLD(&m->lock);
         return m->dirty;
 }

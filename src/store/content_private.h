@@ -4,8 +4,7 @@
 
 #include "content.h"
 #include "content_map.h"
-
-#include <pthread.h>
+#include "hold.h"
 
 struct content {
         struct disk *disk;
@@ -35,13 +34,6 @@ static inline void content_count(struct content *c, enum metric id, uint64_t n) 
         if (c->metrics)
                 metric_add(c->metrics, id, n);
 }
-/* Calls on a default mutex that is used rightly do not fail. */
-static inline void content_unlockp(pthread_mutex_t **m) { (void)pthread_mutex_unlock(*m); }
-static inline pthread_mutex_t *content_lock(pthread_mutex_t *m) {
-        (void)pthread_mutex_lock(m);
-        return m;
-}
-#define CONTENT_HOLD(m) CLEANUP(content_unlockp) pthread_mutex_t *hold_ = content_lock(m); (void)hold_
 
 /* Takes units for `bytes`, growing the file if need be; ret is malloc'ed. -ENOSPC. */
 errint_t content_allocate(struct content *c, uint64_t bytes, struct oplog_extent **ret, size_t *ret_n);

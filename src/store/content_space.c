@@ -34,7 +34,7 @@ static errint_t extend(struct content *c, uint64_t from, uint64_t to) {
 
 /* Makes the file at least `need` units longer, by a step that suits its length and the space there is. */
 static errint_t grow(struct content *c, uint64_t need) {
-        CONTENT_HOLD(&c->growing);
+        HOLD(&c->growing);
         struct disk_info info;
         (void)pthread_mutex_lock(&c->lock);
         uint64_t total = c->map.total;
@@ -96,7 +96,7 @@ static void take_all(struct content_map *m, const struct oplog_extent *e, size_t
 }
 
 static bool try_place(struct content *c, uint64_t bytes, size_t max, struct oplog_extent *e, size_t *ret_n, uint64_t *ret_tail) {
-        CONTENT_HOLD(&c->lock);
+        HOLD(&c->lock);
         const struct content_map *m = &c->map;
         if (max == 0) /* a few pieces, if the file has much free space anyway */
                 max = m->free >= m->total / 4 ? FEW_EXTENTS : 1;
@@ -125,7 +125,7 @@ errint_t content_allocate(struct content *c, uint64_t bytes, struct oplog_extent
 }
 
 void content_give_back(struct content *c, const struct oplog_extent *e, size_t n) {
-        CONTENT_HOLD(&c->lock);
+        HOLD(&c->lock);
         for (size_t i = 0; i < n; i++)
                 map_give(&c->map, e[i].offset / CONTENT_UNIT, content_units(e[i].length));
 }
@@ -139,7 +139,7 @@ errint_t content_reserve(struct content *c, uint64_t bytes) {
                 uint64_t missing, tail;
                 size_t n;
                 {
-                        CONTENT_HOLD(&c->lock);
+                        HOLD(&c->lock);
                         const struct content_map *m = &c->map;
                         uint64_t unreserved = m->free - MIN_OF(m->free, c->reserved);
                         if (unreserved >= units && place(m, bytes, OPLOG_EXTENTS_MAX, NULL, &n)) {
@@ -156,7 +156,7 @@ errint_t content_reserve(struct content *c, uint64_t bytes) {
 }
 
 void content_release(struct content *c, uint64_t bytes) {
-        CONTENT_HOLD(&c->lock);
+        HOLD(&c->lock);
         PRE(c->reserved >= content_units(bytes));
         c->reserved -= content_units(bytes);
 }
@@ -164,7 +164,7 @@ void content_release(struct content *c, uint64_t bytes) {
 /* --- used, dead, free ------------------------------------------------------------------------------------------------------------------
  */
 errint_t content_mark_used(struct content *c, const struct oplog_extent *e, size_t n) {
-        CONTENT_HOLD(&c->lock);
+        HOLD(&c->lock);
         for (size_t i = 0; i < n; i++) {
                 uint64_t start = e[i].offset / CONTENT_UNIT, units = content_units(e[i].length);
                 if (e[i].offset % CONTENT_UNIT != 0 || units == 0 || !map_is_free(&c->map, start, units)) {
@@ -178,7 +178,7 @@ errint_t content_mark_used(struct content *c, const struct oplog_extent *e, size
 }
 
 void content_free_at(struct content *c, const struct oplog_extent *e, size_t n, uint64_t superseded_by_seq) {
-        CONTENT_HOLD(&c->lock);
+        HOLD(&c->lock);
         for (size_t i = 0; i < n; i++) {
                 struct content_dead d = {
                         .seq = superseded_by_seq, .start = e[i].offset / CONTENT_UNIT, .units = content_units(e[i].length)};
@@ -194,7 +194,7 @@ void content_free_at(struct content *c, const struct oplog_extent *e, size_t n, 
 
 /* Gives a long free tail back to the filesystem. What lies there is free in the durable home too. */
 static void trim(struct content *c) {
-        CONTENT_HOLD(&c->growing);
+        HOLD(&c->growing);
         uint64_t to = 0;
         (void)pthread_mutex_lock(&c->lock);
         struct content_map *m = &c->map;
@@ -210,7 +210,7 @@ static void trim(struct content *c) {
 
 void content_home_durable(struct content *c, uint64_t seq) {
         {
-                CONTENT_HOLD(&c->lock);
+                HOLD(&c->lock);
                 guint kept = 0;
                 c->home_seq = MAX_OF(c->home_seq, seq);
                 for (guint i = 0; i < c->dead->len; i++) {
@@ -233,16 +233,16 @@ static struct content *unconst(const struct content *c) {
 }
 
 uint64_t content_live_bytes(const struct content *c) {
-        CONTENT_HOLD(&unconst(c)->lock);
+        HOLD(&unconst(c)->lock);
         return (c->map.total - c->map.free - c->dead_units - MIN_OF(c->map.total, 1)) * CONTENT_UNIT;
 }
 
 uint64_t content_dead_bytes(const struct content *c) {
-        CONTENT_HOLD(&unconst(c)->lock);
+        HOLD(&unconst(c)->lock);
         return c->dead_units * CONTENT_UNIT;
 }
 
 uint64_t content_file_size(const struct content *c) {
-        CONTENT_HOLD(&unconst(c)->lock);
+        HOLD(&unconst(c)->lock);
         return c->map.total * CONTENT_UNIT;
 }

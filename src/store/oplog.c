@@ -4,25 +4,13 @@
  * units; meanwhile the next appends go into a new `pending`. In the page cache a page goes on being filled by later write_outs, until a
  * flush begins: what is appended from then on goes to the next page, so that a page which a flush may have made durable is never written
  * again. At level file each write begins on a unit of its own, for the same reason. */
+#include "hold.h"
 #include "oplog_private.h"
 
 #include "base/failpoint.h"
 #include <string.h>
 
 #define SPARE_MAX (1 * MIB) /* larger buffers are not kept */
-
-/* Calls on a default mutex that is used rightly do not fail. */
-static void unlock_mutex(pthread_mutex_t **m) {
-        (void)pthread_mutex_unlock(*m);
-}
-static pthread_mutex_t *lock_mutex(pthread_mutex_t *m) {
-        (void)pthread_mutex_lock(m);
-        return m;
-}
-#define HOLD_(name, m)                                                                                                                     \
-        CLEANUP(unlock_mutex) pthread_mutex_t *name = lock_mutex(m);                                                                       \
-        (void)name
-#define HOLD(m) HOLD_(hold_, m)
 
 /* --- spans --------------------------------------------------------------------------------------------------------------------------- */
 
@@ -309,7 +297,7 @@ errint_t oplog_flush(struct oplog *l, uint64_t *ret_seq) {
         (void)pthread_mutex_unlock(&l->lock);
         if (needed)
                 r = flush_file(l, false);
-        HOLD_(hold_lock, &l->lock);
+        HOLD_AS(hold_lock, &l->lock);
         if (r < 0) {
                 l->error = r;
                 return r;

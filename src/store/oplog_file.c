@@ -8,10 +8,6 @@
 
 #define FILL_STEP (1 * MIB)
 
-static void disk_filep(struct disk_file **f) {
-        disk_close(*f);
-}
-
 static uint8_t *page_alloc(size_t n) {
         void *p = NULL;
         int r = posix_memalign(&p, OPLOG_PAGE, n);
@@ -73,7 +69,7 @@ static errint_t fill(struct disk_file *f, const struct oplog_config *config) {
 }
 
 static errint_t create_file(const struct oplog_config *config) {
-        CLEANUP(disk_filep) struct disk_file *f = NULL;
+        CLEANUP(disk_closep) struct disk_file *f = NULL;
         bool unused = true, made = true;
         errint_t r = disk_open(config->disk, config->path, DISK_CREATE | DISK_EXCL, &f);
         if (r == -EEXIST) {
@@ -98,7 +94,7 @@ static errint_t create_file(const struct oplog_config *config) {
 
 /* O_DIRECT is granted at open by filesystems that refuse it at the first transfer: one read of the smallest unit tells. */
 static errint_t open_direct(struct oplog *l, unsigned flags, uint32_t unit, struct disk_file **ret) {
-        CLEANUP(disk_filep) struct disk_file *f = NULL;
+        CLEANUP(disk_closep) struct disk_file *f = NULL;
         errint_t r = disk_open(l->disk, l->path, flags | DISK_DIRECT, &f);
         if (r < 0)
                 return r;

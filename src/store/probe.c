@@ -28,10 +28,6 @@ struct probe {
         unsigned done, total;
 };
 
-static void disk_filep(struct disk_file **f) {
-        disk_close(*f);
-}
-
 static uint64_t now(const struct probe *p) {
         return env_monotonic_ns(p->env);
 }
@@ -81,7 +77,7 @@ static errint_t open_file(struct probe *p, unsigned flags, struct disk_file **re
 }
 
 static errint_t prepare(struct probe *p, enum probe_state state) {
-        CLEANUP(disk_filep) struct disk_file *f = NULL;
+        CLEANUP(disk_closep) struct disk_file *f = NULL;
         if (state == PROBE_ZEROED && p->zeroed)
                 return 0;
         errint_t r = open_file(p, 0, &f);
@@ -129,7 +125,7 @@ static void summarize(struct probe *p, struct probe_result *x, uint64_t elapsed_
 
 /* Fills in what comes of it; an error that lies in the combination stays in the result, others are returned. */
 static errint_t measure(struct probe *p, struct probe_result *x, double seconds) {
-        CLEANUP(disk_filep) struct disk_file *f = NULL;
+        CLEANUP(disk_closep) struct disk_file *f = NULL;
         unsigned flags = (x->direct ? DISK_DIRECT : 0) | (x->method == SYNC_OPEN_DATASYNC ? DISK_DSYNC : 0) |
                          (x->method == SYNC_OPEN_SYNC ? DISK_SYNC : 0);
         errint_t r = prepare(p, x->state);
@@ -165,14 +161,14 @@ static errint_t measure(struct probe *p, struct probe_result *x, double seconds)
 /* --- the isolated write ----------------------------------------------------------------------------------------------------------------
  */
 static errint_t settle(struct probe *p) {
-        CLEANUP(disk_filep) struct disk_file *f = NULL;
+        CLEANUP(disk_closep) struct disk_file *f = NULL;
         errint_t r = open_file(p, 0, &f);
         return r < 0 ? r : disk_sync(f, SYNC_SYNCFS);
 }
 
 /* What one small update costs that comes alone: the filesystem commits the file's time stamp some seconds later. */
 static errint_t isolated(struct probe *p) {
-        CLEANUP(disk_filep) struct disk_file *f = NULL;
+        CLEANUP(disk_closep) struct disk_file *f = NULL;
         struct probe_result x = {.state = PROBE_ZEROED, .method = SYNC_FDATASYNC, .record = 512, .written = 4096};
         struct probe_report *r = p->report;
         errint_t err = prepare(p, PROBE_ZEROED);
@@ -260,7 +256,7 @@ static errint_t run(struct probe *p, const uint32_t *records, size_t n_records, 
 }
 
 static errint_t create(struct probe *p) {
-        CLEANUP(disk_filep) struct disk_file *f = NULL;
+        CLEANUP(disk_closep) struct disk_file *f = NULL;
         size_t size = strlen(p->config->dir) + 48;
         p->path = xmalloc(size);
         (void)snprintf(p->path, size, "%s/.coterie-probe-%016llx", p->config->dir, (unsigned long long)env_random64(p->env)); /* fits */

@@ -61,6 +61,7 @@ static inline void disk_close(struct disk_file *f) {
         if (f)
                 f->ops->close(f);
 }
+DEFINE_FREEP(disk_close, struct disk_file)
 static inline errint_t disk_pread(struct disk_file *f, void *buf, size_t n, uint64_t off, size_t *ret) { return f->ops->pread(f, buf, n, off, ret); }
 static inline errint_t disk_pwritev(struct disk_file *f, const struct iovec *iov, int n, uint64_t off) { return f->ops->pwritev(f, iov, n, off); }
 static inline errint_t disk_pwrite(struct disk_file *f, const void *p, size_t n, uint64_t off) {
