@@ -27,6 +27,7 @@ cluster_name=${COTERIE_CLUSTER:-testcluster}
 die() { echo "cluster.sh: $*" >&2; exit 1; }
 nodes() { [ -d "$dir" ] && (cd "$dir" && ls -d node* 2>/dev/null | sed 's/^node//' | sort -n) || true; }
 init_pid() { cat "$dir/node$1/init.pid" 2>/dev/null || die "there is no node $1; nodes: $(nodes | tr '\n' ' ')"; }
+runs() { grep -qs '^State:[[:space:]][^ZX]' "/proc/$1/status"; } # one that ended and waits for its parent does not
 inside() { local n=$1; shift; nsenter -t "$(init_pid "$n")" -m -n -u -p -- "$@"; }
 in_switch() { nsenter -t "$(cat "$dir/switch.pid")" -n -- "$@"; }
 address() { echo "10.77.0.$1"; }
@@ -97,7 +98,7 @@ start_corosync() { # detached from this shell, so that it does not report its en
 start_daemon() {
         local n=$1
         mapfile -t options <"$dir/daemon.options"
-        inside "$n" mkdir -p /run/coterie /mnt
+        inside "$n" mkdir -p /run/coterie
         inside "$n" "$bin/coteried" --db /var/lib/coterie/tree.db --run-dir /run/coterie "${options[@]}" /mnt </dev/null >>"$dir/node$n/daemon.log" 2>&1
 }
 
@@ -110,11 +111,10 @@ process_of() { # NODE daemon|corosync -> pid outside
         die "node $1 runs no $name"
 }
 pids_in() { # every process of the node's PID namespace, seen from outside
-        local want pid
+        local want
         want=$(readlink "/proc/$(init_pid "$1")/ns/pid")
-        for pid in /proc/[0-9]*; do
-                [ "$(readlink "$pid/ns/pid" 2>/dev/null)" = "$want" ] && basename "$pid"
-        done
+        { find /proc -maxdepth 3 -path '/proc/[0-9]*/ns/pid' -printf '%l %h\n' 2>/dev/null || true; } | # some end meanwhile
+                awk -v want="$want" '$1 == want { split($2, part, "/"); print part[3] }'
 }
 
 up() {
@@ -199,7 +199,7 @@ down() {
         done
         for n in $(nodes); do
                 pid=$(cat "$dir/node$n/unshare.pid" 2>/dev/null) || continue
-                for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
+                for _ in $(seq 100); do runs "$pid" || break; sleep 0.05; done
                 for loop in $(losetup -n -O NAME -j "$dir/node$n/disk.img" 2>/dev/null); do losetup -d "$loop" 2>/dev/null || true; done
         done
         [ -e "$dir/switch.pid" ] && kill -9 "$(cat "$dir/switch.pid")" 2>/dev/null || true
