@@ -14,8 +14,9 @@ void sessions_free(struct sessions *s);
 DEFINE_FREEP(sessions_free, struct sessions)
 
 enum session_verdict { SESSION_NEW, SESSION_KNOWN, SESSION_FORGOTTEN /* not above the highest, result no longer kept: -EIO to the caller */ };
+/* ret is filled for SESSION_KNOWN alone. */
 enum session_verdict sessions_find(const struct sessions *s, uint32_t node, uint64_t incarnation, uint64_t number, struct op_result *ret);
 void sessions_record(struct sessions *s, const struct op_origin *origin, const struct op_result *result); /* incarnation 0 is not kept */
 struct hash128 sessions_digest(const struct sessions *s); /* rolling */
-errint_t sessions_encode(const struct sessions *s, struct enc *e);
-errint_t sessions_decode(const void *p, size_t n, struct sessions **ret);
+errint_t sessions_encode(const struct sessions *s, struct enc *e); /* appends; e's own error, such as -EMSGSIZE beyond its max */
+errint_t sessions_decode(const void *p, size_t n, struct sessions **ret); /* *ret is the caller's; -EBADMSG */

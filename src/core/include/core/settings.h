@@ -23,9 +23,9 @@ struct setting_info {
         size_t offset; /* in struct settings */
 };
 size_t settings_count(void);
-const struct setting_info *settings_info(size_t i);
-const struct setting_info *settings_find(const char *name, size_t len);
+const struct setting_info *settings_info(size_t i); /* below settings_count */
+const struct setting_info *settings_find(const char *name, size_t len); /* NULL: no such name */
 void settings_default(struct settings *ret);
-/* Text: decimal with an optional suffix K, M, G (1024). Empty: the default. */
+/* Text: decimal with an optional suffix K, M, G (powers of 1024). Empty: the default. -EINVAL: no such name, not a number, out of range. */
 errint_t settings_set(struct settings *s, const char *name, size_t name_len, const char *text, size_t len);
 uint64_t settings_get(const struct settings *s, const struct setting_info *info);
