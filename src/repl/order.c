@@ -281,10 +281,11 @@ void order_part(struct repl *r, size_t from, const struct wire_header *h, const 
                 order_reset_part(m);
                 return;
         }
-        m->part_total = MAX_OF(p.total, (uint32_t)(repl_variant(VARIANT_MIXED_PARTS) ? p.offset + p.len : 0));
-        part_grow(m, (size_t)p.offset + p.len);
-        memcpy(m->part->bytes + p.offset, p.data, p.len);
-        m->part->len = (size_t)p.offset + p.len;
+        size_t at = repl_variant(VARIANT_MIXED_PARTS) ? have : p.offset;
+        m->part_total = repl_variant(VARIANT_MIXED_PARTS) ? (uint32_t)MAX_OF((size_t)p.total, at + p.len) : p.total;
+        part_grow(m, at + p.len);
+        memcpy(m->part->bytes + at, p.data, p.len);
+        m->part->len = at + p.len;
         if (m->part->len < p.total)
                 return;
         CLEANUP(opbuf_unrefp) struct opbuf *whole = steal_pointer(&m->part);

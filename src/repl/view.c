@@ -78,9 +78,15 @@ static void round_reset(struct repl *r) {
         for (size_t i = 0; i < r->n_members; i++) {
                 struct member *m = &r->members[i];
                 struct repl_member id = m->id;
-                bool in_round = m->in_round;
-                order_reset_part(m);
-                *m = (struct member){.id = id, .in_round = in_round, .next_number = 1};
+                bool in_round = m->in_round, keep = repl_variant(VARIANT_MIXED_PARTS);
+                if (!keep)
+                        order_reset_part(m);
+                *m = (struct member){.id = id,
+                                     .in_round = in_round,
+                                     .next_number = 1,
+                                     .part = m->part,
+                                     .part_total = m->part_total,
+                                     .part_cap = m->part_cap};
         }
         r->own_number = r->own_seen = 0;
         r->round_told = r->round_unsure = false;

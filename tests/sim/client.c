@@ -357,7 +357,25 @@ static void burst_entry(struct fs_reply *r, const struct fs_entry *e) {
         (void)e;
         burst_end(r, 0);
 }
-static const struct fs_reply_ops burst_ops = {.err = burst_end, .entry = burst_entry};
+static void burst_written(struct fs_reply *r, size_t n) {
+        (void)n;
+        burst_end(r, 0);
+}
+static void burst_created(struct fs_reply *r, const struct fs_entry *e, const struct fs_open_out *o) {
+        struct burst *b = CONTAINER_OF(r, struct burst, reply);
+        struct sim *s = b->x->sim;
+        size_t n = 300 * KIB;
+        cleanup_free uint8_t *text = xmalloc(n);
+
+        if (b->x->dying) {
+                free(b);
+                return;
+        }
+        for (size_t k = 0; k < n; k++)
+                text[k] = (uint8_t)(sim_draw(s) >> 20);
+        fs_write(b->x->fs, &caller, e->ino, o->fh, 0, text, n, 0, false, false, r);
+}
+static const struct fs_reply_ops burst_ops = {.create = burst_created, .write = burst_written, .err = burst_end, .entry = burst_entry};
 
 void clients_burst(struct node *x, unsigned n) {
         for (unsigned k = 0; k < n && x->up && x->fs; k++) {
@@ -370,6 +388,18 @@ void clients_burst(struct node *x, unsigned n) {
                 x->sim->operations++;
                 fs_mkdir(x->fs, &caller, INO_ROOT, name, 0755, &b->reply);
         }
+}
+
+/* One large file, that its daemon sends by itself after a second. */
+void clients_large(struct node *x) {
+        struct burst *b = NEW(struct burst);
+        char name[32];
+
+        b->x = x;
+        b->reply = (struct fs_reply){.ops = &burst_ops, .unique = sim_draw(x->sim)};
+        (void)snprintf(name, sizeof name, "large%u-%" G_GUINT64_FORMAT, x->i, ++x->sim->clients->next_value);
+        x->sim->operations++;
+        fs_create(x->fs, &caller, INO_ROOT, name, S_IFREG | 0644, O_WRONLY | O_CREAT, &b->reply);
 }
 
 /* --- pace */

@@ -324,6 +324,7 @@ static void step_request(struct node *x, struct request *q) {
                 ev.request.head = e.data;
                 ev.request.head_len = e.len;
                 ev.request.payload = op.payload;
+                history_submitted(x, &op.origin, e.data, e.len, &op.payload);
                 if (op.payload.len > 60 * 1024)
                         sim_probe(x->sim, PROBE_FRAGMENTED);
         }

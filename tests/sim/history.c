@@ -15,6 +15,7 @@ struct history {
         struct record *frontier; /* the highest acknowledged */
         GHashTable *conflicts; /* request "node/incarnation/number" kept as a conflict record on some node */
         GPtrArray *dropped;    /* records that a node gave up for another history */
+        GHashTable *submitted; /* request -> hash of its bytes, as its node gave them */
         GHashTable *refused;   /* requests that were answered with "it did not happen" */
         uint64_t epoch;        /* the highest that has begun anywhere */
 };
@@ -31,6 +32,7 @@ struct history *history_new(struct sim *s) {
         h->values = g_hash_table_new(g_int64_hash, g_int64_equal);
         h->acked = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
         h->conflicts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+        h->submitted = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
         h->refused = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
         h->dropped = g_ptr_array_new();
         return h;
@@ -52,6 +54,7 @@ void history_free(struct history *h) {
         g_hash_table_destroy(h->acked);
         g_hash_table_destroy(h->conflicts);
         g_hash_table_destroy(h->refused);
+        g_hash_table_destroy(h->submitted);
         g_ptr_array_free(h->dropped, TRUE);
         free(h);
 }
@@ -78,6 +81,8 @@ static struct record *record_new(struct history *h, struct hash128 hash, struct 
 uint64_t history_frontier(const struct sim *s) { return s->history->frontier ? s->history->frontier->seq : 0; }
 
 /* --- commits */
+
+static char *request_key(const struct op_origin *o) { return g_strdup_printf("%u/%" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT, o->node, o->incarnation, o->number); }
 
 static uint64_t register_value(const struct op *op) {
         uint8_t raw[64];
@@ -122,6 +127,27 @@ static void fill(struct history *h, struct record *r, const struct repl_effect *
         }
 }
 
+static struct hash128 bytes_hash(const void *head, size_t head_len, const void *payload, size_t payload_len) {
+        struct hash128 parts[2] = {hash128_of(head, head_len), hash128_of(payload_len ? payload : "", payload_len)};
+
+        return hash128_of(parts, sizeof parts);
+}
+
+void history_submitted(struct node *x, const struct op_origin *o, const void *head, size_t head_len, const struct op_payload *payload) {
+        struct hash128 *hash = g_new(struct hash128, 1);
+
+        *hash = bytes_hash(head, head_len, payload->data, payload->len);
+        g_hash_table_replace(x->sim->history->submitted, request_key(o), hash);
+}
+
+static void check_bytes(struct node *x, const struct record *r) {
+        cleanup_free char *key = request_key(&r->origin);
+        const struct hash128 *hash = g_hash_table_lookup(x->sim->history->submitted, key);
+
+        if (!hash || !hash128_equal(*hash, bytes_hash(r->head, r->head_len, r->payload, r->payload_len)))
+                sim_violation(x->sim, VERDICT_SAFETY, "bytes", "node %u applies request %s at %" G_GUINT64_FORMAT " with other bytes than were asked for", x->i + 1, key, r->seq);
+}
+
 void history_commit(struct node *x, const struct repl_effect *f) {
         struct sim *s = x->sim;
         struct history *h = s->history;
@@ -134,6 +160,7 @@ void history_commit(struct node *x, const struct repl_effect *f) {
         if (!r) {
                 r = record_new(h, now, x->record, f->commit.pos.seq);
                 fill(h, r, f);
+                check_bytes(x, r);
         } else if (r->parent != x->record) {
                 sim_violation(s, VERDICT_SAFETY, "history", "node %u reaches a known state at %" G_GUINT64_FORMAT " from another one", x->i + 1, r->seq);
         }
@@ -195,7 +222,6 @@ static void held_by_all(const struct node *x, const struct record *r) {
 }
 
 static void history_barrier(struct sim *s, const struct node *x, uint64_t seq);
-static char *request_key(const struct op_origin *o) { return g_strdup_printf("%u/%" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT, o->node, o->incarnation, o->number); }
 
 void history_reply(struct node *x, const struct request *q, const struct repl_effect *f) {
         struct sim *s = x->sim;

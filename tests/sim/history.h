@@ -26,6 +26,8 @@ void history_free(struct history *h);
 uint64_t history_frontier(const struct sim *s); /* highest acknowledged position */
 /* What nodes do. */
 void history_start(struct node *x, const struct store_loaded *loaded, bool power_cut); /* after a restart: the state found again */
+/* A request, as its node gives it to the machine: nothing else may ever be applied under its name. */
+void history_submitted(struct node *x, const struct op_origin *o, const void *head, size_t head_len, const struct op_payload *payload);
 void history_commit(struct node *x, const struct repl_effect *f);
 void history_reply(struct node *x, const struct request *q, const struct repl_effect *f);
 void history_replace(struct node *x);  /* the state is another one now */

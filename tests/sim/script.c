@@ -13,7 +13,8 @@ struct act {
                LATE,        /* receives nothing until the next ring */
                NO_JOINED,   /* receives nothing from the next JOINED on; its death ends it */
                SHORT_TAILS, /* node 1: from now on, 0: no more */
-               BURST, SLOW_KERNEL, DAMAGE } what;
+               BURST, SLOW_KERNEL, DAMAGE, LARGE,
+               NO_PART, FREE, FLAP } what;
         unsigned node;                   /* from 0 */
         unsigned component[3];           /* CUT */
         unsigned tight; /* ms after the act before it, no matter when that was */
@@ -75,6 +76,11 @@ static const struct act late_sender_acts[] = {
         {3000, PAUSE, 2, {0}, 0}, {0, BURST, 2, {0}, 6000}, {0, GO_ON, 2, {0}, 200}, {0, CUT, 0, {0, 0, 1}, 20}, {0, HEAL, 0, {0}, 8000},
         {20000, PAUSE, 1, {0}, 0}, {0, BURST, 1, {0}, 6000}, {0, GO_ON, 1, {0}, 200}, {0, CUT, 0, {0, 1, 0}, 20}, {0, HEAL, 0, {0}, 8000}};
 
+/* Of a large operation a few pieces arrive; then a new round begins, and it is sent again from its first byte. */
+static const struct act pieces_acts[] = {
+        {3000, LARGE, 0, {0}, 0}, {0, NO_PART, 0, {0}, 500}, {0, FLAP, 0, {0}, 1000}, {0, FREE, 0, {0}, 150}, {10000, LARGE, 2, {0}, 0}, {0, NO_PART, 2, {0}, 500},
+        {0, FLAP, 0, {0}, 1000}, {0, FREE, 2, {0}, 150}, {17000, LARGE, 1, {0}, 0}, {0, NO_PART, 1, {0}, 500}, {0, FLAP, 0, {0}, 1000}, {0, FREE, 1, {0}, 150}};
+
 #define SCRIPT(n, text) {#n, text, n##_acts, ARRAY_LEN(n##_acts)}
 static const struct script scripts[] = {
         SCRIPT(forgetful, "a member that lost power returns with less while the best one is cut off"),
@@ -87,6 +93,7 @@ static const struct script scripts[] = {
         SCRIPT(activation, "a node dies between the epoch's beginning and its adoption"),
         SCRIPT(stale_cache, "a newcomer's kernel is slow to drop what it cached"),
         SCRIPT(damage, "a member's state is not what its history says"),
+        SCRIPT(pieces, "a round begins between the pieces of one operation"),
         SCRIPT(late_sender, "a stopped daemon sends before it learns that it was expelled"),
 };
 
@@ -122,6 +129,18 @@ static void act_more(struct sim *s, const struct act *a, struct node *x) {
         case SLOW_KERNEL:
                 s->faults[FAULT_SLOW_KERNEL]++;
                 x->slow_kernel_until = s->now + 3 * SIM_S;
+                break;
+        case LARGE:
+                if (x->up && !x->paused)
+                        clients_large(x);
+                break;
+        case NO_PART:
+        case FREE:
+                simnet_hold(s, a->node, false, a->what == FREE ? 0 : WIRE_PART);
+                break;
+        case FLAP:
+                s->faults[FAULT_QUORUM_FLAP]++;
+                simnet_quorum_flap(s);
                 break;
         case DAMAGE:
                 s->faults[FAULT_DAMAGE]++;
