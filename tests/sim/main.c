@@ -52,6 +52,7 @@ static void usage(FILE *to) {
                     "  --faults LIST     all, none, or names with commas (all)\n"
                     "  --store KIND      mem or sqlite (drawn)\n"
                     "  --script NAME     a scripted fault schedule instead of drawn faults; `all`: each in turn; --list-scripts\n"
+                    "  --plan LIST       mem:N,sqlite:N,script:N: so many seeds of each, one after the other\n"
                     "  --variant NAME    the machine broken on purpose; --list-variants\n"
                     "  --jobs N          processes (1)\n"
                     "  --keep-going      do not end at the first seed that fails\n"
@@ -72,8 +73,8 @@ static void run_one(const struct sim_config *config, struct totals *t) {
         for (unsigned k = 0; k < PROBE_COUNT; k++)
                 t->probes[k] += s.probes[k];
         if (s.verdict != VERDICT_OK) {
-                printf("seed %" G_GUINT64_FORMAT "%s%s: %s: %s\n", config->seed, config->script >= 0 ? " script " : "",
-                       config->script >= 0 ? script_name((unsigned)config->script) : "", s.checker, s.what);
+                printf("seed %" G_GUINT64_FORMAT "%s%s%s: %s: %s\n", config->seed, config->script >= 0 ? " script " : "",
+                       config->script >= 0 ? script_name((unsigned)config->script) : "", config->store < 0 ? "" : config->store ? " store sqlite" : " store mem", s.checker, s.what);
                 fflush(stdout);
                 t->failed++;
                 if (t->status == 0 || s.verdict == VERDICT_SAFETY)
@@ -87,18 +88,32 @@ struct plan {
         uint64_t seed, count;
         unsigned jobs;
         int script; /* -1 none, -2 all in turn */
+        uint64_t mem, sqlite, scripts; /* --plan: how many of each, one after the other */
         bool keep_going, probes;
         uint64_t min_probe;
 };
 
+/* The configuration of the k-th run. */
+static struct sim_config plan_config(const struct plan *p, uint64_t k) {
+        struct sim_config config = p->config;
+
+        config.seed = p->seed + k;
+        config.script = p->script == -2 ? (int)(k % script_count()) : p->script;
+        if (p->mem + p->sqlite + p->scripts > 0) {
+                if (k < p->mem + p->sqlite)
+                        config.store = k >= p->mem;
+                else
+                        config.script = (int)(k % script_count());
+        }
+        if (config.script >= 0)
+                config.nodes = config.nodes ? config.nodes : 3;
+        return config;
+}
+
 static void run_share(const struct plan *p, unsigned job, struct totals *t) {
         for (uint64_t k = job; k < p->count; k += p->jobs) {
-                struct sim_config config = p->config;
+                struct sim_config config = plan_config(p, k);
 
-                config.seed = p->seed + k;
-                config.script = p->script == -2 ? (int)(k % script_count()) : p->script;
-                if (config.script >= 0)
-                        config.nodes = config.nodes ? config.nodes : 3;
                 run_one(&config, t);
                 if (t->status != 0 && !p->keep_going)
                         return;
@@ -240,6 +255,11 @@ static bool take_option(struct plan *p, int c, const char *arg) {
         case 'k': p->keep_going = true; break;
         case 'T': p->config.trace = true; break;
         case 'P': p->probes = true; break;
+        case 'N':
+                ok = sscanf(arg, "mem:%" G_GUINT64_FORMAT ",sqlite:%" G_GUINT64_FORMAT ",script:%" G_GUINT64_FORMAT, &p->mem, &p->sqlite, &p->scripts) == 3;
+                p->count = p->mem + p->sqlite + p->scripts;
+                ok = ok && p->count > 0;
+                break;
         case 'm': ok = number(arg, 1, UINT64_MAX, &p->min_probe); break;
         default: return false;
         }
@@ -258,7 +278,7 @@ static void log_line(enum log_level level, const char *line, void *ctx) {
 int main(int argc, char **argv) {
         static const struct option options[] = {{"seed", 1, 0, 's'}, {"count", 1, 0, 'c'}, {"nodes", 1, 0, 'n'}, {"ticks", 1, 0, 't'}, {"faults", 1, 0, 'f'},
                                                 {"store", 1, 0, 'S'}, {"script", 1, 0, 'p'}, {"variant", 1, 0, 'v'}, {"jobs", 1, 0, 'j'}, {"keep-going", 0, 0, 'k'},
-                                                {"trace", 0, 0, 'T'}, {"probes", 0, 0, 'P'}, {"min-probe", 1, 0, 'm'}, {"list-variants", 0, 0, 'L'},
+                                                {"trace", 0, 0, 'T'}, {"probes", 0, 0, 'P'}, {"min-probe", 1, 0, 'm'}, {"plan", 1, 0, 'N'}, {"list-variants", 0, 0, 'L'},
                                                 {"list-scripts", 0, 0, 'l'}, {"help", 0, 0, 'h'}, {0}};
         struct plan p = {.config = {.faults = (1u << FAULT_COUNT) - 1, .store = -1, .script = -1}, .seed = 1, .count = 1, .jobs = 1, .script = -1};
         struct totals t = {0};
