@@ -166,6 +166,7 @@ struct sqlite_store {
         bool want_dead_freed;     /* a reservation failed while dead extents wait for a checkpoint */
         uint64_t retry_used;      /* the next checkpoint is wanted from here */
         bool ballast;
+        bool told_full;           /* that there is no room for it */
 };
 #define STORE_OF(s) CONTAINER_OF(s, struct sqlite_store, base)
 

@@ -10,6 +10,22 @@ bool disk_is_full(errint_t r) {
         return r == -ENOSPC || r == -EDQUOT;
 }
 
+/* Once per change, not per refusal: a status that says "writable" is no answer to ENOSPC. */
+static void tell_about_room(struct sqlite_store *s, bool room) {
+        pthread_mutex_lock(&s->lock);
+        bool told = s->told_full == !room;
+        s->told_full = !room;
+        pthread_mutex_unlock(&s->lock);
+        if (told)
+                return;
+        if (room)
+                log_notice("store: there is room again under %s", s->path);
+        else
+                log_warning("store: the disk under %s has no room for its ballast file (%llu MiB): until it has, only what frees space is "
+                            "let in, all else gets ENOSPC; free space on it",
+                            s->path, (unsigned long long)(s->log_size >> 20));
+}
+
 /* Under no lock but home_lock or none: two threads may come here; both find or make the same file. */
 bool ballast_make(struct sqlite_store *s) {
         pthread_mutex_lock(&s->lock);
@@ -27,8 +43,10 @@ bool ballast_make(struct sqlite_store *s) {
         disk_close(f);
         if (disk_is_full(r)) {
                 (void)s->disk->ops->unlink(s->disk, s->ballast_path); /* part of it helps nobody */
+                tell_about_room(s, false);
                 return false;
         }
+        tell_about_room(s, true);
         /* Where the filesystem cannot allocate, or answers nonsense, there is none: one checkpoint may then find the disk full, and waits.
          */
         pthread_mutex_lock(&s->lock);
