@@ -6,12 +6,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #define PRIMARY_WAIT_MS 5000u /* standalone: the mount is announced when it can be written */
 #define STOP_FLUSH_MS   5000u
 #define STOP_QUIESCE_MS 2000u
+#define STOP_BUSY_MS    300u /* while the mount is there, busy processes go on beginning operations: that never gets quiet */
 
 errint_t fault_set(struct fault *f, int exit, errint_t error, const char *fmt, ...) {
         va_list ap;
@@ -139,6 +141,26 @@ static void read_boot_id(char *buf, size_t size) {
         buf[strcspn(buf, "\n")] = '\0';
 }
 
+static const char *const database_suffixes[] = {"", "-oplog", "-content", "-ballast", "-journal", "-wal", "-shm"};
+
+static void database_file(const struct daemon *d, size_t i, char *path, size_t size) {
+        (void)snprintf(path, size, "%s%s", d->options->db.text, database_suffixes[i]);
+}
+
+/* What a failed start may remove again: never a file that was there before, not even beside a database that was not. */
+static void note_new_files(struct daemon *d) {
+        char path[OPTION_TEXT_MAX + 16];
+        struct stat st;
+
+        for (size_t i = 0; i < ARRAY_LEN(database_suffixes); i++) {
+                database_file(d, i, path, sizeof(path));
+                if (lstat(path, &st) < 0 ? errno == ENOENT : i == 0 && S_ISREG(st.st_mode) && st.st_size == 0)
+                        d->new_files |= 1u << i;
+        }
+        if (!(d->new_files & 1u))
+                d->new_files = 0;
+}
+
 static errint_t open_store(struct daemon *d, struct fault *f) {
         const struct options *o = d->options;
         char boot_id[64];
@@ -157,8 +179,11 @@ static errint_t open_store(struct daemon *d, struct fault *f) {
         struct state *state = shared_state_write(d->state);
 
         read_boot_id(boot_id, sizeof(boot_id));
+        note_new_files(d);
         errint_t error = store_open_sqlite(&config, state, &d->loaded, &d->store);
         shared_state_done_write(d->state);
+        if (error == -EBUSY)
+                d->new_files = 0; /* another daemon's, which was quicker */
         if (error < 0)
                 return d->loaded.reason[0] ? fault_set(f, 1, error, "database %s", d->loaded.reason)
                                            : fault_set(f, 1, error, "database %s: %s", o->db.text, strerror(-error));
@@ -311,13 +336,29 @@ static errint_t start_ctl(struct daemon *d, struct fault *f) {
         return error < 0 ? fault_set(f, 1, error, "cannot open the control socket %s: %s", path, strerror(-error)) : 0;
 }
 
+/* Before a log file is made where the mount would hide it; the dead mount of an earlier daemon is no reason to refuse. */
+static errint_t start_logging(struct daemon *d, struct fault *f) {
+        const struct options *o = d->options;
+        errint_t error = mountpoint_check_outside(o->mountpoint, "log file", o->log_file.text, f);
+
+        return error < 0 ? error : logging_start(o, rundir_path(d->rundir), f);
+}
+
+static errint_t check_mountpoint(const struct options *o, struct fault *f) {
+        errint_t error = mountpoint_check(o->mountpoint, f);
+
+        if (error == 0)
+                error = mountpoint_check_outside(o->mountpoint, "database", o->db.text, f);
+        return error < 0 ? error : mountpoint_check_outside(o->mountpoint, "run directory", o->run_dir.text, f);
+}
+
 errint_t daemon_start(struct daemon *d, struct fault *f) {
         errint_t error;
 
         the_daemon = d;
         d->started_ms = env_monotonic_ns(env_system()) / 1000000u;
-        if ((error = rundir_open(d->options->run_dir.text, &d->rundir, f)) < 0 ||
-            (error = logging_start(d->options, rundir_path(d->rundir), f)) < 0 || (error = mountpoint_check(d->options->mountpoint, f)) < 0)
+        if ((error = rundir_open(d->options->run_dir.text, &d->rundir, f)) < 0 || (error = start_logging(d, f)) < 0 ||
+            (error = check_mountpoint(d->options, f)) < 0)
                 return error;
         mountpoint_warn_hidden(d->options->mountpoint);
         rundir_dump_on_assert(d->rundir, d->trace);
@@ -380,20 +421,20 @@ static void stop_requests(struct daemon *d) {
                 flush_gathered(d);
         if (!edge)
                 return;
-        (void)engine_quiesce(d->engine, STOP_QUIESCE_MS);
+        (void)engine_quiesce(d->engine, STOP_BUSY_MS);
         fuse_edge_stop(edge);
         flush_gathered(d);
         (void)engine_quiesce(d->engine, STOP_QUIESCE_MS);
 }
 
 static void remove_fresh_database(struct daemon *d) {
-        static const char *const suffixes[] = {"", "-oplog", "-content", "-ballast", "-journal", "-wal", "-shm"};
         char path[OPTION_TEXT_MAX + 16];
 
-        for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
-                (void)snprintf(path, sizeof(path), "%s%s", d->options->db.text, suffixes[i]);
-                (void)unlink(path); /* those that are there */
-        }
+        for (size_t i = 0; i < ARRAY_LEN(database_suffixes); i++)
+                if (d->new_files & 1u << i) {
+                        database_file(d, i, path, sizeof(path));
+                        (void)unlink(path); /* those that are there */
+                }
 }
 
 errint_t daemon_stop(struct daemon *d, bool failed) {
@@ -418,7 +459,7 @@ errint_t daemon_stop(struct daemon *d, bool failed) {
                 engine_free(d->engine);
         if (d->store)
                 d->store->ops->close(d->store);
-        if (failed && d->store && d->loaded.fresh)
+        if (failed)
                 remove_fresh_database(d);
         if (failed)
                 logging_discard();

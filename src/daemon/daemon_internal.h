@@ -17,6 +17,7 @@ struct daemon {
         struct shared_state *state;
         struct store *store;
         struct store_loaded loaded;
+        unsigned new_files; /* of the database: bits of those that were not there before this start; 0: the database was */
         struct net *net;
         struct engine *engine;
         bool engine_started;
@@ -66,6 +67,8 @@ void logging_discard(void); /* the start failed and was told: removes a log file
 /* mountpoint.c: a directory, not mounted by a living daemon; a dead mount is detached. A warning when files are hidden by the mount. */
 errint_t mountpoint_check(const char *path, struct fault *f);
 void mountpoint_warn_hidden(const char *path);
+/* What the daemon needs while it is mounted (the database, say) must not lie where the mount hides it. */
+errint_t mountpoint_check_outside(const char *path, const char *what, const char *place, struct fault *f);
 
 /* report.c: text for status and metrics; allocated. */
 char *report_status(struct daemon *d);

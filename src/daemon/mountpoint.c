@@ -92,3 +92,31 @@ errint_t mountpoint_check(const char *path, struct fault *f) {
                 return fault_set(f, 1, -EBUSY, "%s is mounted by a running coteried; stop that one first (umount %s)", path, path);
         return fuse_device_check(f);
 }
+
+/* Is path the directory that at describes, or below it? As far up as there is something: a database need not be there yet. */
+static bool lies_in(const char *path, const struct stat *at) {
+        cleanup_free char *up = xstrdup(path), *real = NULL;
+        char *last = strrchr(up, '/');
+        struct stat st;
+
+        if (stat(up, &st) < 0 && last && last != up) /* where its symlinks lead; realpath(3) knows only what is there */
+                *last = '\0';
+        real = realpath(up, NULL);
+        for (char *p = real ? real : up; *p;) {
+                if (stat(p, &st) == 0 && st.st_dev == at->st_dev && st.st_ino == at->st_ino)
+                        return true;
+                last = strrchr(p, '/');
+                if (!last)
+                        return false;
+                *last = '\0';
+        }
+        return false;
+}
+
+errint_t mountpoint_check_outside(const char *path, const char *what, const char *place, struct fault *f) {
+        struct stat st;
+
+        if (!place || !place[0] || stat(path, &st) < 0 || !lies_in(place, &st))
+                return 0;
+        return fault_set(f, 1, -EINVAL, "%s %s lies in the mount point %s, which would hide it; give another place", what, place, path);
+}

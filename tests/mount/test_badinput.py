@@ -73,6 +73,19 @@ def paths(t):
 
 
 @test
+def what_the_mount_would_hide(t):
+    """Its own database, control socket or log below the mount point: out of reach as soon as it is mounted."""
+    mnt = t.dir / 'mnt'
+    (mnt / 'below').mkdir(parents=True)
+    (t.dir / 'link').symlink_to(mnt / 'below')
+    run = ['--run-dir', t.dir / 'run']
+    for inside in mnt, mnt / 'below', t.dir / 'link':
+        refused(t, 1, ['x.db', 'hide'], '--standalone', '--db', inside / 'x.db', *run, mnt)
+        refused(t, 1, ['run', 'hide'], '--standalone', '--db', t.dir / 'x.db', '--run-dir', inside / 'run', mnt)
+        refused(t, 1, ['x.log', 'hide'], '--standalone', '--db', t.dir / 'x.db', *run, '--log-file', inside / 'x.log', mnt)
+
+
+@test
 def unwritable_places(t):
     """The database on a read-only filesystem: even root cannot write there."""
     image = t.image(size=32 << 20)
