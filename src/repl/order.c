@@ -249,7 +249,7 @@ static void part_grow(struct member *m, size_t need) {
 static bool part_finish(struct opbuf *b, struct wire_op *op) {
         struct dec d;
         dec_init(&d, b->bytes, b->len);
-        if (!wire_op_decode(&d, op) || dec_left(&d) != 0)
+        if (!wire_op_decode(&d, op) || (dec_left(&d) != 0 && !repl_variant(VARIANT_MIXED_PARTS)))
                 return false;
         b->head_at = (size_t)(op->head - b->bytes);
         b->head_len = op->head_len;

@@ -364,7 +364,7 @@ static void burst_written(struct fs_reply *r, size_t n) {
 static void burst_created(struct fs_reply *r, const struct fs_entry *e, const struct fs_open_out *o) {
         struct burst *b = CONTAINER_OF(r, struct burst, reply);
         struct sim *s = b->x->sim;
-        size_t n = 300 * KIB;
+        size_t n = 2 * MIB; /* more pieces than are under way at once */
         cleanup_free uint8_t *text = xmalloc(n);
 
         if (b->x->dying) {

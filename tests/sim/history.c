@@ -387,13 +387,25 @@ uint64_t history_must_see(const struct sim *s, uint64_t ino) {
         return seq ? *seq : 0;
 }
 
+/* Where a value was written: in the acknowledged history when it is there, else on whatever tail. */
+static struct record *value_record(const struct history *h, uint64_t value) {
+        struct record *any = value ? g_hash_table_lookup(h->values, &value) : NULL;
+
+        if (!any || ancestor(h->frontier, any->seq) == any)
+                return any;
+        for (struct record *r = h->frontier; r; r = r->parent)
+                if (r->value == value)
+                        return r;
+        return any;
+}
+
 void history_wrote(struct sim *s, uint64_t ino, uint64_t value) {
-        struct record *r = g_hash_table_lookup(s->history->values, &value);
+        struct record *r = value_record(s->history, value);
         uint64_t *seq;
 
         if (!r)
                 return; /* gathered with a later write of the same node */
-        if (!r->acked)
+        if (ancestor(s->history->frontier, r->seq) != r)
                 sim_violation(s, VERDICT_SAFETY, "close", "a write returned before its operation was acknowledged, at %" G_GUINT64_FORMAT, r->seq);
         seq = g_hash_table_lookup(s->history->acked, &ino);
         if (seq) {
@@ -407,8 +419,7 @@ void history_wrote(struct sim *s, uint64_t ino, uint64_t value) {
 
 void history_read(struct node *x, uint64_t ino, uint64_t value, bool synced, uint64_t must_see, uint64_t last_value) {
         struct sim *s = x->sim;
-        struct record *r = value ? g_hash_table_lookup(s->history->values, &value) : NULL;
-        struct record *last = last_value ? g_hash_table_lookup(s->history->values, &last_value) : NULL;
+        struct record *r = value_record(s->history, value), *last = value_record(s->history, last_value);
         uint64_t seen = r ? r->seq : 0;
 
         if (value && !r)

@@ -76,10 +76,10 @@ static const struct act late_sender_acts[] = {
         {3000, PAUSE, 2, {0}, 0}, {0, BURST, 2, {0}, 6000}, {0, GO_ON, 2, {0}, 200}, {0, CUT, 0, {0, 0, 1}, 20}, {0, HEAL, 0, {0}, 8000},
         {20000, PAUSE, 1, {0}, 0}, {0, BURST, 1, {0}, 6000}, {0, GO_ON, 1, {0}, 200}, {0, CUT, 0, {0, 1, 0}, 20}, {0, HEAL, 0, {0}, 8000}};
 
-/* Of a large operation a few pieces arrive; then a new round begins, and it is sent again from its first byte. */
+/* Of a large operation some pieces arrive; then quorum is lost. In the next round the same node sends another one. */
 static const struct act pieces_acts[] = {
-        {3000, LARGE, 0, {0}, 0}, {0, NO_PART, 0, {0}, 500}, {0, FLAP, 0, {0}, 1000}, {0, FREE, 0, {0}, 150}, {10000, LARGE, 2, {0}, 0}, {0, NO_PART, 2, {0}, 500},
-        {0, FLAP, 0, {0}, 1000}, {0, FREE, 2, {0}, 150}, {17000, LARGE, 1, {0}, 0}, {0, NO_PART, 1, {0}, 500}, {0, FLAP, 0, {0}, 1000}, {0, FREE, 1, {0}, 150}};
+        {3000, LARGE, 0, {0}, 0}, {0, NO_PART, 0, {0}, 500}, {0, FLAP, 0, {0}, 1000}, {0, FREE, 0, {0}, 150}, {0, LARGE, 0, {0}, 4000},
+        {14000, LARGE, 2, {0}, 0}, {0, NO_PART, 2, {0}, 500}, {0, FLAP, 0, {0}, 1000}, {0, FREE, 2, {0}, 150}, {0, LARGE, 2, {0}, 4000}};
 
 #define SCRIPT(n, text) {#n, text, n##_acts, ARRAY_LEN(n##_acts)}
 static const struct script scripts[] = {
@@ -93,7 +93,7 @@ static const struct script scripts[] = {
         SCRIPT(activation, "a node dies between the epoch's beginning and its adoption"),
         SCRIPT(stale_cache, "a newcomer's kernel is slow to drop what it cached"),
         SCRIPT(damage, "a member's state is not what its history says"),
-        SCRIPT(pieces, "a round begins between the pieces of one operation"),
+        SCRIPT(pieces, "a round ends between the pieces of one operation"),
         SCRIPT(late_sender, "a stopped daemon sends before it learns that it was expelled"),
 };
 
