@@ -131,9 +131,9 @@ static const struct op {
         step_fn step;
         bool files, open_files, cold, repeats; /* repeats: the same step may be done before measuring */
 } ops[] = {
-        {"stat", step_stat, true, false, false, true},     {"miss", step_miss, false, false, false, true},
-        {"lookup", step_stat, true, false, true, false},   {"read", step_read, true, false, false, true},
-        {"cread", step_cread, true, true, false, true},    {"readdir", step_readdir, true, false, false, true},
+        {"stat", step_stat, true, false, false, true},       {"miss", step_miss, false, false, false, true},
+        {"lookup", step_stat, true, false, true, false},     {"read", step_read, true, false, false, true},
+        {"cread", step_cread, true, true, false, true},      {"readdir", step_readdir, true, false, false, true},
         {"create", step_create, false, false, false, false}, {"replace", step_replace, true, false, false, true},
         {"write", step_write, true, false, false, true},
 };
@@ -222,8 +222,8 @@ static int report(const struct load *l, const struct client *clients) {
                 for (long i = 0; i < clients[t].done; i++)
                         all[at++] = clients[t].ns[i];
         qsort(all, at, sizeof(*all), by_value);
-        printf("{\"op\":\"%s\",\"threads\":%ld,\"size\":%ld,\"files\":%ld,\"count\":%ld,\"per_s\":%.0f", l->op, l->threads, l->size, l->files, n,
-               n ? (double)n * 1e9 / (double)(ended - began) : 0.0);
+        printf("{\"op\":\"%s\",\"threads\":%ld,\"size\":%ld,\"files\":%ld,\"count\":%ld,\"per_s\":%.0f", l->op, l->threads, l->size,
+               l->files, n, n ? (double)n * 1e9 / (double)(ended - began) : 0.0);
         static const struct {
                 const char *name;
                 double part;
@@ -266,14 +266,20 @@ static int run(struct load *l) {
 }
 
 static int usage(void) {
-        fprintf(stderr, "usage: fsload DIR stat|miss|lookup|read|cread|readdir|create|replace|write [-n COUNT] [-t THREADS] [-s SIZE] [-f FILES] [-w WARMUP]\n");
+        fprintf(stderr, "usage: fsload DIR stat|miss|lookup|read|cread|readdir|create|replace|write [-n COUNT] [-t THREADS] [-s SIZE] [-f "
+                        "FILES] [-w WARMUP]\n");
         return 2;
 }
 
 int main(int argc, char **argv) {
         struct load l = {.count = 10000, .threads = 1, .size = 1024, .files = 1000, .warmup = 1000};
         for (int c; (c = getopt(argc, argv, "n:t:s:f:w:")) != -1;) {
-                long *to = c == 'n' ? &l.count : c == 't' ? &l.threads : c == 's' ? &l.size : c == 'f' ? &l.files : c == 'w' ? &l.warmup : NULL;
+                long *to = c == 'n'   ? &l.count
+                           : c == 't' ? &l.threads
+                           : c == 's' ? &l.size
+                           : c == 'f' ? &l.files
+                           : c == 'w' ? &l.warmup
+                                      : NULL;
                 if (!to)
                         return usage();
                 *to = atol(optarg);

@@ -49,7 +49,10 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, uint64_
         struct fuse_edge *e = fuse_req_userdata(req);
         struct worker *w = worker_self;
         /* The request itself lies at the buffer's beginning; the answer is built behind it. */
-        struct listing l = {.edge = e, .out = w->memory + EDGE_HEADROOM + EDGE_REQUEST_HEAD, .size = MIN_OF(size, w->size - EDGE_REQUEST_HEAD), .plus = plus};
+        struct listing l = {.edge = e,
+                            .out = w->memory + EDGE_HEADROOM + EDGE_REQUEST_HEAD,
+                            .size = MIN_OF(size, w->size - EDGE_REQUEST_HEAD),
+                            .plus = plus};
         atomic_store(&w->active, notify_generation(e->notify));
         errint_t r = fs_readdir(e->config.fs, ino, fh, (uint64_t)off, plus, fill, &l);
         if (r < 0) {

@@ -12,16 +12,17 @@
 #include <unistd.h>
 
 #define INIT_TIMEOUT_MS 10000
-#define STOP_WAIT_MS 300 /* for requests that wait for an operation, before they are answered with EIO */
-#define LINGER_MS 100    /* for the session to end after unmounting: the mount may live on in another namespace */
-#define ABORT_MS 1000
+#define STOP_WAIT_MS    300 /* for requests that wait for an operation, before they are answered with EIO */
+#define LINGER_MS       100 /* for the session to end after unmounting: the mount may live on in another namespace */
+#define ABORT_MS        1000
 
 /* --- what libfuse wants --- */
 
 static ssize_t io_writev(int fd, struct iovec *iov, int count, void *userdata) {
         const struct fuse_in_header *in = worker_self ? worker_self->raw : NULL;
         if (in && in->opcode == FUSE_INIT && count == 2)
-                edge_init_patch(userdata, (const struct fuse_init_in *)(const void *)(in + 1), in->len - sizeof(*in), iov[1].iov_base, iov[1].iov_len);
+                edge_init_patch(userdata, (const struct fuse_init_in *)(const void *)(in + 1), in->len - sizeof(*in), iov[1].iov_base,
+                                iov[1].iov_len);
         return writev(fd, iov, count);
 }
 
@@ -36,7 +37,10 @@ __attribute__((format(printf, 2, 0))) static void log_libfuse(enum fuse_log_leve
         if (n <= 0)
                 return;
         line[strcspn(line, "\n")] = '\0';
-        log_at(level <= FUSE_LOG_ERR ? LOG_LEVEL_ERROR : level == FUSE_LOG_WARNING ? LOG_LEVEL_WARNING : LOG_LEVEL_DEBUG, "libfuse: %s", line);
+        log_at(level <= FUSE_LOG_ERR       ? LOG_LEVEL_ERROR
+               : level == FUSE_LOG_WARNING ? LOG_LEVEL_WARNING
+                                           : LOG_LEVEL_DEBUG,
+               "libfuse: %s", line);
 }
 
 static errint_t session_new(struct fuse_edge *e) {
@@ -255,7 +259,8 @@ void fuse_edge_stop(struct fuse_edge *e) {
 
 /* --- invalidation --- */
 
-void fuse_edge_invalidate(struct fuse_edge *e, const struct change_set *changes, uint64_t seq, bool local, void (*done)(void *ctx, uint64_t seq), void *ctx) {
+void fuse_edge_invalidate(struct fuse_edge *e, const struct change_set *changes, uint64_t seq, bool local,
+                          void (*done)(void *ctx, uint64_t seq), void *ctx) {
         notify_changes(e->notify, changes, seq, local, done, ctx);
 }
 

@@ -14,7 +14,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define FSTYPE "fuse.coterie"
+#define FSTYPE             "fuse.coterie"
 #define STACKED_MOUNTS_MAX 64 /* dead mounts on one place that are detached before it is called hopeless */
 
 struct found_mount {
@@ -124,7 +124,8 @@ static errint_t detach_dead(const char *path, char *reason, size_t size) {
                 if (!is_dead(path)) {
                         if (strcmp(m.fstype, FSTYPE) != 0)
                                 return 0;
-                        return fail(reason, size, -EBUSY, "%s is already mounted and served by a running coteried: stop it, or choose another mount point",
+                        return fail(reason, size, -EBUSY,
+                                    "%s is already mounted and served by a running coteried: stop it, or choose another mount point",
                                     QUOTED(path));
                 }
                 if (umount2(path, MNT_DETACH) < 0)
@@ -167,27 +168,31 @@ static errint_t open_device(int *ret_fd, char *reason, size_t size) {
         return fail(reason, size, r, "cannot open /dev/fuse: %s", strerror(-r));
 }
 
-errint_t edge_mount(const struct fuse_edge_config *config, const char *path, int *ret_fd, struct mount_id *ret_id, char *reason, size_t reason_size) {
+errint_t edge_mount(const struct fuse_edge_config *config, const char *path, int *ret_fd, struct mount_id *ret_id, char *reason,
+                    size_t reason_size) {
         cleanup_fd int fd = -1;
         errint_t r = open_device(&fd, reason, reason_size);
         if (r < 0)
                 return r;
         char options[256];
-        (void)snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=%u,group_id=%u,default_permissions,allow_other,max_read=%u", fd, geteuid(),
-                       getegid(), EDGE_MAX_WRITE);
-        unsigned long flags = (config->allow_dev ? 0 : MS_NODEV) | (config->allow_suid ? 0 : MS_NOSUID) | (config->read_only ? MS_RDONLY : 0);
+        (void)snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=%u,group_id=%u,default_permissions,allow_other,max_read=%u",
+                       fd, geteuid(), getegid(), EDGE_MAX_WRITE);
+        unsigned long flags =
+                (config->allow_dev ? 0 : MS_NODEV) | (config->allow_suid ? 0 : MS_NOSUID) | (config->read_only ? MS_RDONLY : 0);
         if (mount(config->source ? config->source : "coterie", path, FSTYPE, flags, options) < 0) {
                 r = -errno;
                 if (r == -EPERM || r == -EACCES)
                         return fail(reason, reason_size, r, "no rights to mount at %s: run as root (CAP_SYS_ADMIN)", QUOTED(path));
                 if (r == -ENODEV)
-                        return fail(reason, reason_size, r, "this kernel has no FUSE to mount at %s: load the module with modprobe fuse", QUOTED(path));
+                        return fail(reason, reason_size, r, "this kernel has no FUSE to mount at %s: load the module with modprobe fuse",
+                                    QUOTED(path));
                 return fail(reason, reason_size, r, "cannot mount at %s: %s", QUOTED(path), strerror(-r));
         }
         struct found_mount m = find_mount(path);
         if (!m.found || strcmp(m.fstype, FSTYPE) != 0) {
                 (void)umount2(path, MNT_DETACH); /* what was mounted cannot be found again: nothing better to do */
-                return fail(reason, reason_size, -EIO, "the new mount at %s is not in /proc/self/mountinfo: is /proc mounted?", QUOTED(path));
+                return fail(reason, reason_size, -EIO, "the new mount at %s is not in /proc/self/mountinfo: is /proc mounted?",
+                            QUOTED(path));
         }
         *ret_id = m.id;
         *ret_fd = steal_fd(&fd);

@@ -153,7 +153,8 @@ static void batch_add(struct notify *n, struct batch *b) {
 }
 
 /* Of its own operations the kernel knows everything that it keeps: tests/unit/fuse/test_local.c is the proof. */
-void notify_changes(struct notify *n, const struct change_set *changes, uint64_t seq, bool local, void (*done)(void *ctx, uint64_t seq), void *ctx) {
+void notify_changes(struct notify *n, const struct change_set *changes, uint64_t seq, bool local, void (*done)(void *ctx, uint64_t seq),
+                    void *ctx) {
         atomic_store(&n->seq, seq);
         struct batch *b = batch_new(n, seq, done, ctx);
         pthread_mutex_lock(&n->lock);
@@ -216,7 +217,9 @@ struct notify *notify_start(struct fuse_edge *e) {
         queue_init(&n->doubts);
         n->last = &n->first;
         for (unsigned i = 0; i < ARRAY_LEN(n->threads); i++) {
-                void *(*run)(void *) = i < INODE_THREADS ? notify_inode_main : i < INODE_THREADS + NAME_THREADS ? notify_name_main : notify_monitor_main;
+                void *(*run)(void *) = i < INODE_THREADS                  ? notify_inode_main
+                                       : i < INODE_THREADS + NAME_THREADS ? notify_name_main
+                                                                          : notify_monitor_main;
                 if (pthread_create(&n->threads[i], NULL, run, n) != 0)
                         break;
                 n->n_threads++;

@@ -3,8 +3,8 @@
 
 #include <time.h>
 
-#define FENCE_SPINS 64
-#define PAUSE_NS 50000
+#define FENCE_SPINS   64
+#define PAUSE_NS      50000
 #define DOUBT_WAIT_NS UINT64_C(20000000) /* how long a change set waits for an inode in doubt */
 
 static void pause_ns(long ns) {

@@ -7,7 +7,7 @@
 #include <time.h>
 
 #define NAME_WAIT_NS UINT64_C(5000000) /* a name that takes longer waits for its directory's lock */
-#define MONITOR_NS 2000000L
+#define MONITOR_NS   2000000L
 
 static bool dir_is_busy(const struct notify *n, uint64_t dir) {
         for (unsigned i = 0; i < NAME_THREADS; i++)

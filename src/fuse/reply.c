@@ -19,7 +19,11 @@ static struct fuse_edge *edge_of(fuse_req_t req) {
 static void req_setup(struct edge_req *q, fuse_req_t req, bool waits) {
         struct fuse_edge *e = edge_of(req);
         const struct fuse_in_header *raw = worker_self->raw;
-        *q = (struct edge_req){.reply = {.ops = &edge_reply_ops, .unique = raw->unique, .ctx = q}, .fs = e->config.fs, .edge = e, .req = req, .ino = raw->nodeid};
+        *q = (struct edge_req){.reply = {.ops = &edge_reply_ops, .unique = raw->unique, .ctx = q},
+                               .fs = e->config.fs,
+                               .edge = e,
+                               .req = req,
+                               .ino = raw->nodeid};
         q->waits = waits;
 }
 
@@ -206,8 +210,9 @@ static struct fuse_open_out open_out(const struct fuse_edge *e, const struct fs_
         bool cache_dir = o->cache_readdir && e->entry_valid_s != 0; /* notify.h says why not otherwise */
         return (struct fuse_open_out){
                 .fh = o->fh,
-                .open_flags = (o->keep_cache ? FOPEN_KEEP_CACHE : 0u) | (o->direct_io ? FOPEN_DIRECT_IO : 0u) | (o->nonseekable ? FOPEN_NONSEEKABLE : 0u) |
-                              (cache_dir ? FOPEN_CACHE_DIR : 0u) | (o->noflush ? FOPEN_NOFLUSH : 0u),
+                .open_flags = (o->keep_cache ? FOPEN_KEEP_CACHE : 0u) | (o->direct_io ? FOPEN_DIRECT_IO : 0u) |
+                              (o->nonseekable ? FOPEN_NONSEEKABLE : 0u) | (cache_dir ? FOPEN_CACHE_DIR : 0u) |
+                              (o->noflush ? FOPEN_NOFLUSH : 0u),
         };
 }
 

@@ -145,11 +145,16 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_s
                 uint32_t kernel;
                 unsigned ours;
         } bits[] = {
-                {FATTR_MODE, FS_SET_MODE},           {FATTR_UID, FS_SET_UID},
-                {FATTR_GID, FS_SET_GID},             {FATTR_SIZE, FS_SET_SIZE},
-                {FATTR_ATIME, FS_SET_ATIME},         {FATTR_MTIME, FS_SET_MTIME},
-                {FATTR_ATIME_NOW, FS_SET_ATIME_NOW}, {FATTR_MTIME_NOW, FS_SET_MTIME_NOW},
-                {FATTR_CTIME, FS_SET_CTIME},         {FATTR_KILL_SUIDGID, FS_SET_KILL_SUID},
+                {FATTR_MODE, FS_SET_MODE},
+                {FATTR_UID, FS_SET_UID},
+                {FATTR_GID, FS_SET_GID},
+                {FATTR_SIZE, FS_SET_SIZE},
+                {FATTR_ATIME, FS_SET_ATIME},
+                {FATTR_MTIME, FS_SET_MTIME},
+                {FATTR_ATIME_NOW, FS_SET_ATIME_NOW},
+                {FATTR_MTIME_NOW, FS_SET_MTIME_NOW},
+                {FATTR_CTIME, FS_SET_CTIME},
+                {FATTR_KILL_SUIDGID, FS_SET_KILL_SUID},
         };
         const struct fuse_setattr_in *in = raw_body();
         struct fs_set set = {
@@ -246,7 +251,8 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t size,
         struct edge_req *q = edge_req_begin(req);
         q->loses_setuid = loses_setuid;
         struct fs_caller c = caller_of(req);
-        fs_write(fs_of(req), &c, ino, fi->fh, (uint64_t)off, p, size, fi->flags, flags & FUSE_WRITE_KILL_SUIDGID, flags & FUSE_WRITE_CACHE, &q->reply);
+        fs_write(fs_of(req), &c, ino, fi->fh, (uint64_t)off, p, size, fi->flags, flags & FUSE_WRITE_KILL_SUIDGID, flags & FUSE_WRITE_CACHE,
+                 &q->reply);
         edge_req_end(q);
 }
 

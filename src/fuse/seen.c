@@ -4,11 +4,11 @@
 
 #include <stdatomic.h>
 
-#define NODE_BITS 13u
-#define NODE_SIZE (1u << NODE_BITS)
-#define LEAF_BITS 9u
+#define NODE_BITS  13u
+#define NODE_SIZE  (1u << NODE_BITS)
+#define LEAF_BITS  9u
 #define LEAF_WORDS ((1u << LEAF_BITS) / 64)
-#define INO_BITS (3 * NODE_BITS + LEAF_BITS)
+#define INO_BITS   (3 * NODE_BITS + LEAF_BITS)
 
 struct node {
         _Atomic(void *) child[NODE_SIZE];
@@ -16,7 +16,7 @@ struct node {
 struct leaf {
         _Atomic uint64_t word[LEAF_WORDS];
 };
-#define TIMES 4096u
+#define TIMES       4096u
 #define CROSSING_NS UINT64_C(50000000)
 struct seen {
         struct node root;

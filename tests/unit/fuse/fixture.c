@@ -37,7 +37,8 @@ static void clear(void *ctx, uint64_t seq) {
 /* One at a time, and in the order of their sequence also outside the tree: as the daemon does. */
 static pthread_mutex_t executor = PTHREAD_MUTEX_INITIALIZER;
 
-static struct op_result apply(struct fixture *f, const struct op *op, const void *head, size_t head_len, bool local, void *done_ctx, uint64_t *ret_seq) {
+static struct op_result apply(struct fixture *f, const struct op *op, const void *head, size_t head_len, bool local, void *done_ctx,
+                              uint64_t *ret_seq) {
         struct change_set changes;
         change_set_init(&changes);
         struct op_result result = {0};
@@ -92,7 +93,8 @@ static void held_done(struct held *h) {
         free(h->payload);
 }
 
-static void submit(void *ctx, struct op *op, void (*done)(void *done_ctx, const struct op_result *result), void *done_ctx, uint64_t *ret_token) {
+static void submit(void *ctx, struct op *op, void (*done)(void *done_ctx, const struct op_result *result), void *done_ctx,
+                   uint64_t *ret_token) {
         struct fixture *f = ctx;
         struct held h = held_of(f, op);
         h.done = done;
@@ -200,8 +202,8 @@ static void *tick(void *arg) {
 
 /* A test that fails exits with files open on the mount that it serves itself, and would wait for its own answer for ever. A process
  * beside it ends the connection then. */
-/* Its first thread has ended, another has not, and still has not a while later. Asked of /proc: a signal at the parent's death does not come
- * if the parent has given up its rights. */
+/* Its first thread has ended, another has not, and still has not a while later. Asked of /proc: a signal at the parent's death does not
+ * come if the parent has given up its rights. */
 static bool is_stuck(pid_t pid) {
         char path[64], state = ' ';
         unsigned threads = 0;
@@ -266,7 +268,8 @@ void fixture_prepare(struct fixture *f) {
                 .metrics = &f->metrics,
                 .gather_ms = 1000,
                 .gather_bytes_max = 64 * MIB,
-                .backend = {submit, barrier, withdraw, reserve, release, writable, invalidate_inode, arm, realtime, monotonic_ms, program, virtual_text, f},
+                .backend = {submit, barrier, withdraw, reserve, release, writable, invalidate_inode, arm, realtime, monotonic_ms, program,
+                            virtual_text, f},
         };
         f->fs = fs_new(&config);
         ck_assert_int_eq(pthread_create(&f->ticker, NULL, tick, f), 0);

@@ -12,9 +12,9 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define N_DIRS 3
+#define N_DIRS  3
 #define N_NAMES 6
-#define N_OPEN 3
+#define N_OPEN  3
 
 static struct fixture f;
 static const char *const dirs[N_DIRS] = {"", "d/", "d/e/"};
@@ -51,8 +51,9 @@ static struct answer truth(uint64_t ino) {
 }
 
 static void same_time(struct timespec kernel, struct timestamp daemon, const char *which, const char *path, const char *after) {
-        ck_assert_msg(kernel.tv_sec == daemon.sec && kernel.tv_nsec == (long)daemon.nsec, "%s of %s is stale after %s: %ld.%09ld, true %ld.%09u", which, path,
-                      after, (long)kernel.tv_sec, kernel.tv_nsec, (long)daemon.sec, daemon.nsec);
+        ck_assert_msg(kernel.tv_sec == daemon.sec && kernel.tv_nsec == (long)daemon.nsec,
+                      "%s of %s is stale after %s: %ld.%09ld, true %ld.%09u", which, path, after, (long)kernel.tv_sec, kernel.tv_nsec,
+                      (long)daemon.sec, daemon.nsec);
 }
 
 static void compare(const struct stat *st, const char *path, const char *after) {
@@ -61,8 +62,10 @@ static void compare(const struct stat *st, const char *path, const char *after) 
         ck_assert_msg(st->st_mode == a.attr.mode, "mode of %s is stale after %s: %o, true %o", path, after, st->st_mode, a.attr.mode);
         ck_assert_msg(st->st_nlink == a.attr.nlink, "nlink of %s is stale after %s: %lu, true %u", path, after, st->st_nlink, a.attr.nlink);
         ck_assert_msg(st->st_uid == a.attr.uid && st->st_gid == a.attr.gid, "owner of %s is stale after %s", path, after);
-        ck_assert_msg((uint64_t)st->st_size == a.attr.size, "size of %s is stale after %s: %ld, true %lu", path, after, st->st_size, a.attr.size);
-        ck_assert_msg((uint64_t)st->st_blocks == a.attr.blocks, "blocks of %s are stale after %s: %ld, true %lu", path, after, st->st_blocks, a.attr.blocks);
+        ck_assert_msg((uint64_t)st->st_size == a.attr.size, "size of %s is stale after %s: %ld, true %lu", path, after, st->st_size,
+                      a.attr.size);
+        ck_assert_msg((uint64_t)st->st_blocks == a.attr.blocks, "blocks of %s are stale after %s: %ld, true %lu", path, after,
+                      st->st_blocks, a.attr.blocks);
         same_time(st->st_atim, a.attr.atime, "atime", path, after);
         same_time(st->st_mtim, a.attr.mtime, "mtime", path, after);
         same_time(st->st_ctim, a.attr.ctime, "ctime", path, after);
@@ -145,7 +148,10 @@ static void do_rmdir(void) {
         (void)!rmdir(some_path());
 }
 static void do_rename(void) {
-        (void)!renameat2(AT_FDCWD, some_path(), AT_FDCWD, some_path(), roll(4) == 0 ? RENAME_EXCHANGE : roll(4) == 0 ? RENAME_NOREPLACE : 0);
+        (void)!renameat2(AT_FDCWD, some_path(), AT_FDCWD, some_path(),
+                         roll(4) == 0   ? RENAME_EXCHANGE
+                         : roll(4) == 0 ? RENAME_NOREPLACE
+                                        : 0);
 }
 static void do_link(void) {
         (void)!link(some_path(), some_path());
@@ -225,7 +231,8 @@ static void do_acl(void) {
                         uint16_t tag, perm;
                         uint32_t id;
                 } e[5];
-        } acl = {2, {{1, 6, -1u}, {2, (uint16_t)roll(8), 1000}, {4, 4, -1u}, {0x10, (uint16_t)roll(8), -1u}, {0x20, (uint16_t)roll(8), -1u}}};
+        } acl = {2,
+                 {{1, 6, -1u}, {2, (uint16_t)roll(8), 1000}, {4, 4, -1u}, {0x10, (uint16_t)roll(8), -1u}, {0x20, (uint16_t)roll(8), -1u}}};
         (void)!setxattr(some_path(), roll(2) ? "system.posix_acl_access" : "system.posix_acl_default", &acl, sizeof(acl), 0);
 }
 static void do_tmpfile(void) {

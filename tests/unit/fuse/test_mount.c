@@ -189,6 +189,9 @@ START_TEST(stops_while_an_operation_waits) {
         fixture_hold(&f);
         pid_t client = SH("mkdir \"$1/d\" 2> /dev/null && exit 0; exit 7", "sh", f.mountpoint);
         fixture_wait_held(&f, 1);
+        /* Expiring this name is held up by the client, and must not hold up the end. */
+        struct op op = {.kind = OP_CREATE, .create = {.parent = INO_ROOT, .name = op_name_of("d"), .mode = S_IFREG | 0644}};
+        ck_assert_int_eq(fixture_remote_async(&f, &op, NULL).error, 0);
         fixture_unmount(&f);
         ck_assert_int_eq(fixture_wait_exit(client, 2000), 7); /* EIO, and no D state */
         fixture_let_go(&f);                                   /* its end comes after the edge is gone: nothing happens */

@@ -95,7 +95,8 @@ static struct op_result remote_unlink(uint64_t parent, const char *name) {
 }
 
 static struct op_result remote_rename(uint64_t parent, const char *name, uint64_t new_parent, const char *new_name) {
-        struct op op = {.kind = OP_RENAME, .rename = {.parent = parent, .name = op_name_of(name), .new_parent = new_parent, .new_name = op_name_of(new_name)}};
+        struct op op = {.kind = OP_RENAME,
+                        .rename = {.parent = parent, .name = op_name_of(name), .new_parent = new_parent, .new_name = op_name_of(new_name)}};
         return fixture_remote(&f, &op);
 }
 
@@ -135,7 +136,8 @@ START_TEST(attributes_follow) {
         ck_assert_int_eq(fixture_remote(&f, &link_op).error, 0);
         ck_assert_int_eq(stat(fixture_path(&f, "a"), &st), 0);
         ck_assert_uint_eq(st.st_nlink, 2);
-        struct op xattr_op = {.kind = OP_SETXATTR, .setxattr = {.ino = ino, .name = op_name_of("user.k"), .value = (const uint8_t *)"v", .len = 1}};
+        struct op xattr_op = {.kind = OP_SETXATTR,
+                              .setxattr = {.ino = ino, .name = op_name_of("user.k"), .value = (const uint8_t *)"v", .len = 1}};
         ck_assert_int_eq(fixture_remote(&f, &xattr_op).error, 0);
         ck_assert_int_eq(getxattr(fixture_path(&f, "a"), "user.k", value, sizeof(value)), 1);
         ck_assert_int_eq(remote_unlink(INO_ROOT, "a").error, 0);
@@ -168,7 +170,8 @@ START_TEST(what_is_in_use_stays) {
         uint64_t under = fixture_remote_create(&f, d, "under", S_IFDIR | 0755);
         fixture_remote_write(&f, fixture_remote_create(&f, INO_ROOT, "other", S_IFREG | 0644), "cached");
         ck_assert_int_eq(mount("/etc", fixture_path(&f, "d/under"), NULL, MS_BIND, NULL), 0);
-        pid_t sitter = SH("cd \"$1/d\" && : > sits && while [ ! -e stop ]; do sleep 0.01; done; [ \"$(pwd -P)\" = \"$1/moved\" ]", "sh", f.mountpoint);
+        pid_t sitter = SH("cd \"$1/d\" && : > sits && while [ ! -e stop ]; do sleep 0.01; done; [ \"$(pwd -P)\" = \"$1/moved\" ]", "sh",
+                          f.mountpoint);
         while (!exists("d/sits"))
                 usleep(1000);
         expect_content("other", "cached");

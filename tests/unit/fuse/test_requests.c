@@ -160,7 +160,8 @@ START_TEST(every_kind_of_inode) {
 END_TEST
 
 START_TEST(times_reach_far) {
-        static const struct timespec times[][2] = {{{-300000000, 123456789}, {-1, 999999999}}, {{4420000000, 1}, {16000000000 - 2000000000, 5}}};
+        static const struct timespec times[][2] = {{{-300000000, 123456789}, {-1, 999999999}},
+                                                   {{4420000000, 1}, {16000000000 - 2000000000, 5}}};
         make_file("old", "x");
         for (size_t i = 0; i < ARRAY_LEN(times); i++) {
                 struct stat st;
@@ -221,7 +222,8 @@ START_TEST(a_changed_program_runs_without_setuid) {
         ck_assert_int_eq(fixture_wait_exit(copy, 5000), 0);
         pid_t before = SH("[ $(setpriv --reuid 1000 --clear-groups \"$1/tool\" -u) = 0 ]", "sh", f.mountpoint);
         ck_assert_int_eq(fixture_wait_exit(before, 5000), 0);
-        pid_t after = SH("[ $(setpriv --reuid 1000 --clear-groups sh -c 'echo more >> $1; exec $1 -u' sh \"$1/tool\") = 1000 ]", "sh", f.mountpoint);
+        pid_t after = SH("[ $(setpriv --reuid 1000 --clear-groups sh -c 'echo more >> $1; exec $1 -u' sh \"$1/tool\") = 1000 ]", "sh",
+                         f.mountpoint);
         ck_assert_int_eq(fixture_wait_exit(after, 5000), 0);
 }
 END_TEST
