@@ -40,6 +40,8 @@ void join_persisted(struct repl *r, const struct repl_event *ev) {
                 r->persist_promised = MAX_OF(r->persist_promised, r->asked_promised);
                 if (r->asked_adopted) {
                         r->adopted = r->asked_adopted;
+                        if (repl_variant(VARIANT_NO_PROMISE))
+                                r->promised = MAX_OF(r->promised, r->adopted); /* a STATE that says less is refused as damaged */
                         r->forgetful = false; /* what we stand on now is a quorum's, and on our medium */
                         stable_flushed(r, r->persist_seq);
                 }
