@@ -288,6 +288,22 @@ void history_conflict(struct node *x, const struct repl_effect *f) {
         g_hash_table_add(x->sim->history->conflicts, request_key(&op.origin));
 }
 
+static bool found_in_log(void *ctx, struct position pos, const void *head, size_t head_len, const void *payload, size_t payload_len) {
+        *(bool *)ctx = true;
+        (void)pos;
+        (void)head;
+        (void)head_len;
+        (void)payload;
+        (void)payload_len;
+        return false;
+}
+
+static bool in_log(const struct node *x, uint64_t seq) {
+        bool found = false;
+
+        return !x->failed && x->store->ops->read_log(x->store, seq, found_in_log, &found) == 0 && found;
+}
+
 void history_replace(struct node *x) {
         struct sim *s = x->sim;
         struct record *r = record_get(s->history, x->state->history), *old = x->record, *a = r, *b = old;
@@ -303,8 +319,8 @@ void history_replace(struct node *x) {
         x->record = r;
         while (a != b) { /* down to where the two histories part */
                 if (b && (!a || b->seq >= a->seq)) {
-                        if (b->seq <= x->loaded)
-                                sim_probe(s, PROBE_LOST_BEFORE_RESTART); /* what was applied in an earlier life is in no memory: docs/SIMULATION.md */
+                        if (b->seq <= x->loaded && !in_log(x, b->seq))
+                                sim_probe(s, PROBE_LOST_BEFORE_RESTART); /* of an earlier life, and a checkpoint has taken it out of the log */
                         else if (b->changed)
                                 g_ptr_array_add(s->history->dropped, b);
                         b = b->parent;
