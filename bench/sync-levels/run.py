@@ -12,7 +12,6 @@ import os
 import platform
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -59,17 +58,25 @@ def trimmed(values):
     return sum(kept) / len(kept)
 
 
-def table(results, runs):
-    lines = ['| filesystem | work | level | updates/s | of none | bytes per update | of none | flushes per update |',
-             '|---|---|---|---:|---:|---:|---:|---:|']
-    for (fs, name), cells in results.items():
-        base = {k: trimmed([r[k] for r in cells['none']]) for k in ('rate', 'bytes')}
-        for level in LEVELS:
-            mean = {k: trimmed([r[k] for r in cells[level]]) for k in ('rate', 'bytes', 'flushes')}
-            lines.append('| %s | %s | %s | %s | %d %% | %s | %d %% | %.3f |' % (
-                fs, name, level, format(round(mean['rate']), ','), round(100 * mean['rate'] / base['rate']), format(round(mean['bytes']), ','),
-                round(100 * mean['bytes'] / base['bytes']), mean['flushes']))
+HEADER = ('| filesystem | work | level | updates/s | of none | bytes per update | of none | flushes per update |\n'
+          '|---|---|---|---:|---:|---:|---:|---:|')
+
+
+def rows(fs, name, cells):
+    lines = []
+    base = {k: trimmed([r[k] for r in cells['none']]) for k in ('rate', 'bytes')}
+    for level in LEVELS:
+        mean = {k: trimmed([r[k] for r in cells[level]]) for k in ('rate', 'bytes', 'flushes')}
+        lines.append('| %s | %s | %s | %s | %d %% | %s | %d %% | %.3f |' % (
+            fs, name, level, format(round(mean['rate']), ','), round(100 * mean['rate'] / base['rate']), format(round(mean['bytes']), ','),
+            round(100 * mean['bytes'] / base['bytes']), mean['flushes']))
     return '\n'.join(lines)
+
+
+def save(path, results):
+    if path:
+        with open(path, 'w') as f:
+            json.dump([{'fs': fs, 'work': name, **cells} for (fs, name), cells in results.items()], f, indent=1)
 
 
 def main():
@@ -94,7 +101,7 @@ def main():
     images = tempfile.mkdtemp(prefix='coterie-bench.', dir=options.images)
     os.environ['COTERIE_IMAGES'] = images
     results = {}
-    began = time.monotonic()
+    print('Linux %s, %d runs each, the highest and lowest dropped.\n\n%s' % (platform.release(), options.runs, HEADER), flush=True)
     try:
         for fs in options.fs.split(','):
             for name, function in JOBS.items():
@@ -105,17 +112,13 @@ def main():
                             r = function(place)
                         r['rate'] = r['n'] / r['seconds']
                         cells[level].append(r)
-                print('%s, %s: done after %d s' % (fs, name, time.monotonic() - began), file=sys.stderr, flush=True)
+                print(rows(fs, name, cells), flush=True)
+                save(options.out, results)
     finally:
         harness.remove_work()
         for name in os.listdir(images):
             os.unlink(os.path.join(images, name))
         os.rmdir(images)
-    print('Linux %s, %d runs each, the highest and lowest dropped.\n' % (platform.release(), options.runs))
-    print(table(results, options.runs))
-    if options.out:
-        with open(options.out, 'w') as f:
-            json.dump([{'fs': fs, 'work': name, **cells} for (fs, name), cells in results.items()], f, indent=1)
     return 0
 
 
