@@ -7,6 +7,7 @@
 #include "variant.h"
 
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -61,9 +62,19 @@ static void usage(FILE *to) {
                     "exit status: 0 nothing found, 1 safety, 3 liveness, 4 crash, 2 usage\n");
 }
 
+/* An assertion of the product, or worse: the seed is told before the process goes. */
+static char running[128];
+static void on_crash(int signal_number) {
+        (void)signal_number;
+        (void)!write(STDOUT_FILENO, running, strlen(running));
+        _exit(EXIT_CRASH);
+}
+
 static void run_one(const struct sim_config *config, struct totals *t) {
         struct sim s;
 
+        (void)snprintf(running, sizeof running, "seed %" G_GUINT64_FORMAT "%s%s%s: crash\n", config->seed, config->script >= 0 ? " script " : "",
+                       config->script >= 0 ? script_name((unsigned)config->script) : "", config->store < 0 ? "" : config->store ? " store sqlite" : " store mem");
         sim_run(&s, config);
         t->runs++;
         t->operations += s.operations;
@@ -172,7 +183,7 @@ static void run_jobs(const struct plan *p, struct totals *t) {
                 close(fds[j][0]);
                 (void)waitpid(pids[j], &status, 0);
                 if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-                        printf("process %u crashed (status %d); find the seed with --jobs 1\n", j, status);
+                        printf("process %u crashed (status %d)\n", j, status);
                         t->status = EXIT_CRASH;
                 }
         }
@@ -281,6 +292,12 @@ int main(int argc, char **argv) {
                                                 {"trace", 0, 0, 'T'}, {"probes", 0, 0, 'P'}, {"min-probe", 1, 0, 'm'}, {"plan", 1, 0, 'N'}, {"list-variants", 0, 0, 'L'},
                                                 {"list-scripts", 0, 0, 'l'}, {"help", 0, 0, 'h'}, {0}};
         struct plan p = {.config = {.faults = (1u << FAULT_COUNT) - 1, .store = -1, .script = -1}, .seed = 1, .count = 1, .jobs = 1, .script = -1};
+        static const int fatal_signals[] = {
+                SIGABRT,
+#ifndef __SANITIZE_ADDRESS__
+                SIGSEGV, SIGBUS, SIGFPE, SIGILL,
+#endif
+        };
         struct totals t = {0};
         int c;
 
@@ -298,6 +315,8 @@ int main(int argc, char **argv) {
                 usage(stderr);
                 return EXIT_USAGE;
         }
+        for (size_t k = 0; k < ARRAY_LEN(fatal_signals); k++)
+                (void)signal(fatal_signals[k], on_crash);
         log_set_sink(log_line, &p.config.trace);
         printf("seed %" G_GUINT64_FORMAT " revision %s%s%s\n", p.seed, COTERIE_REVISION, variant ? " variant " : "", variant ? variants[variant].name : "");
         fflush(stdout);
