@@ -276,9 +276,10 @@ static errint_t start_engine(struct daemon *d, struct fault *f) {
         while (!d->primary && pthread_cond_timedwait(&d->changed, &d->lock, &until) != ETIMEDOUT)
                 ;
         bool primary = d->primary;
+        cleanup_free char *reason = d->reason ? xstrdup(d->reason) : NULL; /* hook_role frees the other */
         (void)pthread_mutex_unlock(&d->lock);
         if (!primary)
-                log_warning("not writable yet: %s", d->reason ? d->reason : "the disk is slow");
+                log_warning("not writable yet: %s", reason ? reason : "the disk is slow");
         return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "engine_internal.h"
 
 #include "base/log.h"
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -103,7 +104,9 @@ static void checkpoint_start(struct engine *e, enum store_checkpoint_kind kind);
 
 static errint_t checkpoint_job_run(struct engine *e, struct store_job *job) {
         (void)job;
-        return e->config.store->ops->checkpoint_run(e->config.store);
+        errint_t error = e->config.store->ops->checkpoint_run(e->config.store);
+        (void)malloc_trim(0); /* what it captured is freed all over the heap: 16 MB for 50,000 files, which would stay otherwise */
+        return error;
 }
 
 static void rescue_over(struct engine *e) {

@@ -37,9 +37,9 @@ enum option_type { OPTION_BOOL, OPTION_NUMBER, OPTION_BYTES, OPTION_DURATION, OP
         X(read_only, OPTION_BOOL, "read_only", "no", 0, 1, NULL, "mount read-only")                                                        \
         X(posix_locks, OPTION_CHOICE, "posix_locks", "cluster", 0, 1, "cluster local", "where fcntl locks hold; local makes closing a file cheaper") \
         X(ack_timeout, OPTION_DURATION, "ack_timeout", "5s", 100, 300000, NULL, "a member that makes no progress for so long is expelled") \
-        X(forgetful_wait, OPTION_DURATION, "forgetful_wait", "60s", 0, DURATION_NEVER, NULL, "how long a quorum that needs a forgetful member waits for the others; or never") \
-        X(read_only_grace, OPTION_DURATION, "read_only_grace", "5s", 0, 300000, NULL, "how long a request waits for a quorum to come back") \
-        X(send_window, OPTION_BYTES, "send_window", "8M", 128 * KIB, 256 * MIB, NULL, "bytes sent and not yet acknowledged by all")        \
+        X(forgetful_wait, OPTION_DURATION, "forgetful_wait", "60s", 1, DURATION_NEVER, NULL, "how long a quorum that needs a forgetful member waits for the others; or never") \
+        X(read_only_grace, OPTION_DURATION, "read_only_grace", "5s", 1, 300000, NULL, "how long a request waits for a quorum to come back") \
+        X(send_window, OPTION_BYTES, "send_window", "8M", 128 * KIB, 8 * MIB, NULL, "bytes sent and not yet acknowledged by all")        \
         X(log_level, OPTION_CHOICE, "log_level", "info", 0, 4, "error warning notice info debug", "how much is logged")                    \
         X(log_file, OPTION_TEXT, "log_file", "", 0, OPTION_TEXT_MAX, NULL, "log there; empty: standard error in the foreground, else syslog, else RUN-DIR/coteried.log")
 
