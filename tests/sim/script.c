@@ -14,7 +14,7 @@ struct act {
                NO_JOINED,   /* receives nothing from the next JOINED on; its death ends it */
                SHORT_TAILS, /* node 1: from now on, 0: no more */
                BURST, SLOW_KERNEL, DAMAGE, LARGE,
-               NO_PART, FREE, FLAP } what;
+               NO_PART, NO_GIVE, FREE, FLAP } what;
         unsigned node;                   /* from 0 */
         unsigned component[3];           /* CUT */
         unsigned tight; /* ms after the act before it, no matter when that was */
@@ -81,6 +81,12 @@ static const struct act pieces_acts[] = {
         {3000, LARGE, 0, {0}, 0}, {0, NO_PART, 0, {0}, 500}, {0, FLAP, 0, {0}, 1000}, {0, FREE, 0, {0}, 150}, {0, LARGE, 0, {0}, 4000},
         {14000, LARGE, 2, {0}, 0}, {0, NO_PART, 2, {0}, 500}, {0, FLAP, 0, {0}, 1000}, {0, FREE, 2, {0}, 150}, {0, LARGE, 2, {0}, 4000}};
 
+/* Of two members one lacks the other's tail; it asks for it, gets nothing, and the other one dies: what it had is needed. */
+static const struct act donor_dies_acts[] = {
+        {3000, CUT, 0, {0, 1, 0}, 0}, {0, LATE, 2, {0}, 3000}, {0, SHORT_TAILS, 1, {0}, 1}, {0, BURST, 0, {0}, 5}, {0, CUT, 0, {0, 1, 2}, 60}, {0, SHORT_TAILS, 0, {0}, 900},
+        {0, NO_GIVE, 2, {0}, 100}, {0, CUT, 0, {0, 1, 0}, 10}, {0, KILL, 0, {0}, 2200}, {0, FREE, 2, {0}, 1}, {0, CUT, 0, {1, 0, 0}, 1}, {0, HEAL, 0, {0}, 3000},
+        {0, START, 0, {0}, 100}};
+
 #define SCRIPT(n, text) {#n, text, n##_acts, ARRAY_LEN(n##_acts)}
 static const struct script scripts[] = {
         SCRIPT(forgetful, "a member that lost power returns with less while the best one is cut off"),
@@ -94,6 +100,7 @@ static const struct script scripts[] = {
         SCRIPT(stale_cache, "a newcomer's kernel is slow to drop what it cached"),
         SCRIPT(damage, "a member's state is not what its history says"),
         SCRIPT(pieces, "a round ends between the pieces of one operation"),
+        SCRIPT(donor_dies, "a donor dies before it has given what was asked for"),
         SCRIPT(late_sender, "a stopped daemon sends before it learns that it was expelled"),
 };
 
@@ -135,8 +142,9 @@ static void act_more(struct sim *s, const struct act *a, struct node *x) {
                         clients_large(x);
                 break;
         case NO_PART:
+        case NO_GIVE:
         case FREE:
-                simnet_hold(s, a->node, false, a->what == FREE ? 0 : WIRE_PART);
+                simnet_hold(s, a->node, false, a->what == FREE ? 0 : a->what == NO_PART ? WIRE_PART : WIRE_GIVE);
                 break;
         case FLAP:
                 s->faults[FAULT_QUORUM_FLAP]++;
