@@ -77,7 +77,7 @@ node_init() {
         mkdir -p "$home/etc" "$home/lib" "$home/log" "$home/disk"
         mount -t tmpfs -o mode=755 tmpfs /run
         mkdir -p /etc/corosync /var/lib/corosync /var/log/corosync /var/lib/coterie /run/coterie /mnt
-        mount -t tmpfs -o mode=755 tmpfs /mnt
+        mount -t tmpfs -o ro,mode=755 tmpfs /mnt # while no daemon is there nothing is written beside its tree
         mount --bind "$home/etc" /etc/corosync
         mount --bind "$home/lib" /var/lib/corosync
         mount --bind "$home/log" /var/log/corosync

@@ -1,7 +1,9 @@
 """Faults on real daemons and a real corosync; afterwards all nodes have the same tree, and it lacks nothing that was acknowledged."""
 import errno
-import threading
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 from harness import eq, at_most
 
@@ -9,31 +11,25 @@ ALL = (1, 2, 3)
 
 
 class Writer:
-    """Writes numbered files on one node until it is ended; remembers which were acknowledged and the longest wait."""
+    """A process that writes numbered files on one node until it is ended; its log says which were acknowledged and how long each took."""
+    mode = 'files'
 
     def __init__(self, c, node, name):
         self.c, self.node, self.name = c, node, name
-        self.acknowledged, self.refused, self.longest, self.ending = [], 0, 0.0, False
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
-
-    def run(self):
-        i = 0
-        while not self.ending:
-            began = time.monotonic()
-            try:
-                self.c.write(self.node, '%s-%d' % (self.name, i), '%d' % i)
-                self.acknowledged.append(i)
-            except OSError:
-                self.refused += 1
-            self.longest = max(self.longest, time.monotonic() - began)
-            i += 1
-            time.sleep(0.005)
+        self.log = c.dir / ('writer-%s-%d' % (name, time.monotonic_ns()))
+        self.process = subprocess.Popen([sys.executable, str(Path(__file__).parent / 'writer.py'), str(c.mnt(node)), name, self.mode, str(self.log)],
+                                        stdin=subprocess.PIPE)
 
     def end(self):
-        self.ending = True
-        self.thread.join(30)
-        eq(self.thread.is_alive(), False, 'the writer on node %d still waits' % self.node)
+        self.process.stdin.close()
+        try:
+            eq(self.process.wait(30), 0, 'the writer on node %d failed' % self.node)
+        except subprocess.TimeoutExpired:
+            raise AssertionError('the writer on node %d still waits' % self.node) from None
+        lines = [line.split() for line in self.log.read_text().splitlines()]
+        self.acknowledged = [int(line[0][1:]) for line in lines if line[0][0] == '+']
+        self.refused = len(lines) - len(self.acknowledged)
+        self.longest = max((float(line[1]) for line in lines), default=0)
 
     def check(self, nodes=ALL):
         for n in nodes:
