@@ -71,6 +71,9 @@ void oplog_close(struct oplog *l); /* drops what is pending; NULL is fine */
  * ADOPTED and PROMISED come in their place among the operations; operations come in unbroken sequence within a half. */
 typedef errint_t (*oplog_replay_fn)(void *ctx, const struct oplog_record *r);
 errint_t oplog_replay(struct oplog *l, unsigned half, uint64_t salt, oplog_replay_fn fn, void *ctx, uint64_t *ret_end, uint32_t *ret_chain, char *ret_torn, size_t torn_size);
+/* After replay: the same bytes once more, up to `end` of `half`, and a flush. A flush that failed in an earlier life has left pages that look clean in
+ * the page cache and are not on the medium: no further flush would bring them there. */
+errint_t oplog_write_again(struct oplog *l, unsigned half, uint64_t end);
 /* Appending continues in `half` at `at` (0: the start, with a fresh salt) with CRC chain `chain` (at 0: ignored). At > 0: on a fresh page,
  * behind a restart record that no record of an earlier life can follow. Records pending in the other half are still written out, at most
  * of one half; after an error they are dropped, and the error is cleared. */

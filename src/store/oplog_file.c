@@ -213,6 +213,25 @@ errint_t oplog_open(const struct oplog_config *config, bool create, struct oplog
         return 0;
 }
 
+errint_t oplog_write_again(struct oplog *l, unsigned half, uint64_t end) {
+        cleanup_free uint8_t *page = page_alloc(OPLOG_PAGE);
+        errint_t r = 0;
+        PRE(end <= l->half_size && !l->read_only);
+        for (uint64_t at = 0; r == 0 && at < end; at += OPLOG_PAGE) {
+                size_t got = 0;
+                r = disk_pread(l->reader, page, OPLOG_PAGE, oplog_half_at(l, half) + at, &got);
+                if (r == 0)
+                        r = got == OPLOG_PAGE ? disk_pwrite(l->writer, page, OPLOG_PAGE, oplog_half_at(l, half) + at) : -EBADMSG;
+        }
+        if (r < 0)
+                return r;
+        if (l->metrics) {
+                metric_add(l->metrics, METRIC_LOG_BYTES, (end + OPLOG_PAGE - 1) / OPLOG_PAGE * OPLOG_PAGE);
+                metric_add(l->metrics, METRIC_LOG_FLUSHES, 1);
+        }
+        return disk_sync(l->writer, SYNC_FDATASYNC);
+}
+
 void oplog_close(struct oplog *l) {
         if (!l)
                 return;

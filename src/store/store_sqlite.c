@@ -363,6 +363,9 @@ static errint_t start(struct opening *o, const struct state *state, const struct
         if (r < 0)
                 return r;
         if (!(x->cut || x->used[1 - half])) {
+                r = x->used[half] ? oplog_write_again(s->log, half, x->end[half]) : 0;
+                if (r < 0)
+                        return refuse(o, r, s->log_path, strerror(-r));
                 s->half = half;
                 s->other_free = true;
                 oplog_start(s->log, half, s->salt[half], x->used[half] ? x->end[half] : 0, x->chain[half]);
