@@ -319,9 +319,8 @@ void history_replace(struct node *x) {
         x->record = r;
         while (a != b) { /* down to where the two histories part */
                 if (b && (!a || b->seq >= a->seq)) {
-                        if (b->seq <= x->loaded && !in_log(x, b->seq))
-                                sim_probe(s, PROBE_LOST_BEFORE_RESTART); /* of an earlier life, and a checkpoint has taken it out of the log */
-                        else if (b->changed)
+                        /* What is of an earlier life, and was taken out of the log by a checkpoint, is known to nobody. */
+                        if (b->changed && (b->seq > x->loaded || in_log(x, b->seq)))
                                 g_ptr_array_add(s->history->dropped, b);
                         b = b->parent;
                 } else {

@@ -263,6 +263,20 @@ static bool disk_and_time(struct sim *s, enum fault f, struct node *x) {
         }
 }
 
+/* A death in the middle of a checkpoint: too short a time to meet it by chance. */
+static void kill_in_checkpoint(struct sim *s, void *object, uint64_t tries) {
+        struct node *x = object;
+
+        if (s->quiet_phase || !x->up || tries == 0)
+                return;
+        if (!x->checkpoint_open || x->paused) {
+                sim_after(s, 2 * SIM_MS, kill_in_checkpoint, x, tries - 1);
+                return;
+        }
+        node_daemon_kill(x);
+        sim_after(s, a_while(s), repair_daemon, x, x->life);
+}
+
 static bool strike(struct sim *s, enum fault f) {
         struct node *x = any(s);
 
@@ -276,6 +290,10 @@ static bool strike(struct sim *s, enum fault f) {
         case FAULT_DAEMON_KILL:
                 if (!x->up)
                         return false;
+                if (sim_chance(s, 30)) {
+                        kill_in_checkpoint(s, x, 2000);
+                        return true;
+                }
                 node_daemon_kill(x);
                 sim_after(s, a_while(s), repair_daemon, x, x->life);
                 return true;

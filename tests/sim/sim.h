@@ -81,8 +81,7 @@ enum fault {
         X(FRAGMENTED, "operation larger than a message")                                                                                   \
         X(CACHED_READ, "read answered from the kernel's cache")                                                                            \
         X(STALE_ALLOWED, "old content read on a node outside of the synced set")                                                           \
-        X(LATE_INVALIDATION, "kernel's cache cleared late")                                                                                \
-        X(LOST_BEFORE_RESTART, "operation given up that a checkpoint had taken out of the log before a restart")
+        X(LATE_INVALIDATION, "kernel's cache cleared late")
 enum probe {
 #define X(id, name) PROBE_##id,
         PROBES(X)
