@@ -49,16 +49,18 @@ targets=(ext4)
 mkdir "$work/ext4" "$work/coterie" "$work/local" "$work/pass"
 [ "$(stat -f -c %T "$work")" = ext2/ext3 ] || echo "standalone: $disk is not on ext4: its figures are those of $(stat -f -c %T "$work")" >&2
 
-example=/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c
-if [ -f "$example" ] || [ -f "$example.gz" ]; then
-        if [ -f "$example" ]; then cat "$example"; else zcat "$example.gz"; fi >"$work/passthrough_ll.c"
+examples=/usr/share/doc/libfuse3-dev/examples
+if [ -e "$examples/passthrough_ll.c" ] || [ -e "$examples/passthrough_ll.c.gz" ]; then
+        for f in passthrough_ll.c passthrough_helpers.h; do
+                if [ -e "$examples/$f" ]; then cat "$examples/$f"; else zcat "$examples/$f.gz"; fi >"$work/$f"
+        done
         # shellcheck disable=SC2046
         cc -O2 -w -o "$work/passthrough_ll" "$work/passthrough_ll.c" $(pkg-config --cflags --libs fuse3)
         "$work/passthrough_ll" -o "source=$memory,cache=always" -f "$work/pass" 2>/dev/null &
         pids+=($!)
         targets+=(pass)
 else
-        echo "standalone: no passthrough_ll: $example is missing (package libfuse3-dev)" >&2
+        echo "standalone: no passthrough_ll in $examples (package libfuse3-dev)" >&2
 fi
 coteried() { # NAME OPTION...
         local name=$1
