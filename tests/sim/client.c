@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 
 #define CLIENTS_PER_NODE 2u
-#define REGISTERS 6u
-#define NAMES 8u
-#define ANSWER_WITHIN (45 * SIM_S)
+#define REGISTERS        6u
+#define NAMES            8u
+#define ANSWER_WITHIN    (45 * SIM_S)
 
 struct client;
 struct call { /* one request under way */
@@ -60,7 +60,9 @@ static void answered(struct fs_reply *r, int error) {
         sim_mix(c->x->sim, (uint64_t)(unsigned)error << 8 | c->id);
         next(c, error);
 }
-static struct client *client_of(struct fs_reply *r) { return CONTAINER_OF(r, struct call, reply)->client; }
+static struct client *client_of(struct fs_reply *r) {
+        return CONTAINER_OF(r, struct call, reply)->client;
+}
 static void on_entry(struct fs_reply *r, const struct fs_entry *e) {
         client_of(r)->ino = e->ino;
         answered(r, e->ino ? 0 : -ENOENT);
@@ -172,7 +174,8 @@ static void judge_read(struct client *c, uint64_t value) {
         uint64_t *last = g_hash_table_lookup(c->seen, &c->ino);
         bool synced = c->synced && history_synced(c->x);
 
-        sim_trace(c->x->sim, "node %u reads %" G_GUINT64_FORMAT " = %" G_GUINT64_FORMAT " (%s)", c->x->i + 1, c->ino, value, c->fh ? "asked" : "cached");
+        sim_trace(c->x->sim, "node %u reads %" G_GUINT64_FORMAT " = %" G_GUINT64_FORMAT " (%s)", c->x->i + 1, c->ino, value,
+                  c->fh ? "asked" : "cached");
         history_read(c->x, c->ino, value, synced, c->must_see, last ? *last : 0);
         if (value && synced)
                 g_hash_table_replace(c->seen, g_memdup2(&c->ino, 8), g_memdup2(&value, 8));
@@ -213,7 +216,9 @@ static void read_found(struct client *c, int error) {
 
 /* --- a file made elsewhere and renamed over another */
 
-static void renamed(struct client *c, int error) { finish(c, error); }
+static void renamed(struct client *c, int error) {
+        finish(c, error);
+}
 static void rename_closed(struct client *c, int error) {
         char from[24], to[16];
 
@@ -248,7 +253,9 @@ static void rename_created(struct client *c, int error) {
 
 /* --- small ones */
 
-static void plain(struct client *c, int error) { finish(c, error); }
+static void plain(struct client *c, int error) {
+        finish(c, error);
+}
 static void appended(struct client *c, int error) {
         if (error < 0)
                 finish(c, error);
@@ -325,7 +332,8 @@ static void begin(struct client *c) {
         s->operations++;
         if (dice < 55) { /* a register: one writer of each per node, so that no two writes are gathered into one */
                 bool write = dice < 28;
-                c->name = (unsigned)sim_below(s, REGISTERS / CLIENTS_PER_NODE) * CLIENTS_PER_NODE + (write ? c->id % CLIENTS_PER_NODE : (unsigned)sim_below(s, 2));
+                c->name = (unsigned)sim_below(s, REGISTERS / CLIENTS_PER_NODE) * CLIENTS_PER_NODE +
+                          (write ? c->id % CLIENTS_PER_NODE : (unsigned)sim_below(s, 2));
                 (void)snprintf(name, sizeof name, "r%u", c->name);
                 fs_lookup(c->x->fs, &caller, INO_ROOT, name, call_new(c, write ? write_found : read_found));
         } else if (dice < 65) {
@@ -418,7 +426,9 @@ static void wake(struct sim *s, void *object, uint64_t value) {
 
 static void think(struct client *c) {
         struct sim *s = c->x->sim;
-        uint64_t us = c->error < 0 && c->error != -ENOENT && c->error != -EEXIST ? sim_between(s, 50 * SIM_MS, 400 * SIM_MS) : sim_between(s, 100, sim_chance(s, 10) ? 2 * SIM_S : 200 * SIM_MS);
+        uint64_t us = c->error < 0 && c->error != -ENOENT && c->error != -EEXIST
+                              ? sim_between(s, 50 * SIM_MS, 400 * SIM_MS)
+                              : sim_between(s, 100, sim_chance(s, 10) ? 2 * SIM_S : 200 * SIM_MS);
 
         sim_after(s, us, wake, c, 0);
 }
@@ -448,7 +458,8 @@ static void watch(struct sim *s, void *object, uint64_t value) {
                 const struct node *x = c->x;
 
                 if (c->busy && c->life == x->life && !x->paused && x->stuck_until == 0 && s->now - c->begun > ANSWER_WITHIN)
-                        sim_violation(s, VERDICT_LIVENESS, "bounded", "a client of node %u has waited %" G_GUINT64_FORMAT " s for an answer", x->i + 1,
+                        sim_violation(s, VERDICT_LIVENESS, "bounded",
+                                      "a client of node %u has waited %" G_GUINT64_FORMAT " s for an answer", x->i + 1,
                                       (s->now - c->begun) / SIM_S);
         }
         sim_after(s, SIM_S, watch, all, 0);
@@ -472,7 +483,9 @@ struct clients *clients_new(struct sim *s) {
         return all;
 }
 
-void clients_stop(struct sim *s) { s->clients->stopped = true; }
+void clients_stop(struct sim *s) {
+        s->clients->stopped = true;
+}
 
 void clients_free(struct sim *s) {
         for (unsigned k = 0; s->clients && k < s->clients->n; k++) {

@@ -31,7 +31,8 @@ errint_t disk_open_store(struct node *x, struct store_loaded *ret) {
                                       .backing = x->backing};
 
         (void)snprintf(boot, sizeof boot, "boot-%u-%" G_GUINT64_FORMAT, x->i + 1, x->boot);
-        return x->sim->config.store ? store_open_sqlite(&config, x->state, ret, &x->store) : store_open_memory(&config, x->state, ret, &x->store);
+        return x->sim->config.store ? store_open_sqlite(&config, x->state, ret, &x->store)
+                                    : store_open_memory(&config, x->state, ret, &x->store);
 }
 
 /* --- trouble, as coteried meets it: rescue, else read-only */
@@ -374,10 +375,13 @@ static void interval(struct sim *s, void *object, uint64_t value) {
         (void)value;
         if (d->life != d->x->life || !d->x->up)
                 return;
-        if (s->level == LEVEL_FILESYSTEM && d->x->dirty_since != 0 && s->now - d->x->dirty_since >= BARRIER_INTERVAL - SIM_S && !d->x->failed)
+        if (s->level == LEVEL_FILESYSTEM && d->x->dirty_since != 0 && s->now - d->x->dirty_since >= BARRIER_INTERVAL - SIM_S &&
+            !d->x->failed)
                 disk_job(d->x, &(struct job){.kind = JOB_BARRIER});
         disk_settle(d->x); /* a full disk, a rescue that waits */
         sim_after_owned(s, SIM_S, interval, due_new(d->x), 0, free);
 }
 
-void disk_start(struct node *x) { sim_after_owned(x->sim, SIM_S, interval, due_new(x), 0, free); }
+void disk_start(struct node *x) {
+        sim_after_owned(x->sim, SIM_S, interval, due_new(x), 0, free);
+}

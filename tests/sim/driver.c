@@ -206,7 +206,8 @@ static void effect_arm(struct node *x, const struct repl_effect *f) {
         POST(f->arm.id < ARRAY_LEN(x->timer_at));
         x->timer_at[f->arm.id] = f->arm.at_ms;
         if (f->arm.at_ms != 0)
-                sim_after_owned(x->sim, f->arm.at_ms > now ? (f->arm.at_ms - now) * SIM_MS : 0, timer_fired, plan(x, f->arm.at_ms), f->arm.id, free);
+                sim_after_owned(x->sim, f->arm.at_ms > now ? (f->arm.at_ms - now) * SIM_MS : 0, timer_fired, plan(x, f->arm.at_ms),
+                                f->arm.id, free);
 }
 
 static void effect_run(struct node *x, const struct repl_effect *f) {
@@ -226,7 +227,10 @@ static void effect_run(struct node *x, const struct repl_effect *f) {
                 disk_want_barrier(x, f->flush.seq);
                 break;
         case EFFECT_PERSIST:
-                job = (struct job){.kind = JOB_PERSIST, .promised = f->persist.promised, .adopted = f->persist.adopted, .has_cluster_id = f->persist.cluster_id};
+                job = (struct job){.kind = JOB_PERSIST,
+                                   .promised = f->persist.promised,
+                                   .adopted = f->persist.adopted,
+                                   .has_cluster_id = f->persist.cluster_id};
                 if (f->persist.cluster_id)
                         memcpy(job.cluster_id, f->persist.cluster_id, 16);
                 disk_write_out(x);
@@ -246,14 +250,16 @@ static void effect_run(struct node *x, const struct repl_effect *f) {
                 break;
         case EFFECT_READ_LOG:
                 sim_probe(x->sim, PROBE_LOG_READ);
-                disk_job(x, &(struct job){.kind = JOB_READ_LOG, .tag = f->read_log.tag, .from = f->read_log.from_seq, .to = f->read_log.to_seq});
+                disk_job(x, &(struct job){
+                                    .kind = JOB_READ_LOG, .tag = f->read_log.tag, .from = f->read_log.from_seq, .to = f->read_log.to_seq});
                 break;
         case EFFECT_ROLE:
                 x->primary = f->role.primary;
                 x->settling = f->role.settling;
                 x->epoch = f->role.epoch;
-                sim_trace(x->sim, "node %u %s epoch %" G_GUINT64_FORMAT " seq %" G_GUINT64_FORMAT ": %s", x->i + 1, f->role.primary ? "PRIMARY" : "not primary",
-                          f->role.epoch, x->state->pos.seq, f->role.reason ? f->role.reason : "");
+                sim_trace(x->sim, "node %u %s epoch %" G_GUINT64_FORMAT " seq %" G_GUINT64_FORMAT ": %s", x->i + 1,
+                          f->role.primary ? "PRIMARY" : "not primary", f->role.epoch, x->state->pos.seq,
+                          f->role.reason ? f->role.reason : "");
                 history_role(x);
                 break;
         case EFFECT_CONFLICT:
@@ -334,7 +340,10 @@ static void step_request(struct node *x, struct request *q) {
 }
 
 static bool run_one(struct node *x) {
-        struct { enum repl_event_kind kind; uint64_t *seq; } settled[] = {
+        struct {
+                enum repl_event_kind kind;
+                uint64_t *seq;
+        } settled[] = {
                 {REPL_WRITTEN, &x->pending_written}, {REPL_FLUSHED, &x->pending_flushed}, {REPL_INVALIDATED, &x->pending_invalidated}};
         struct pending_event *e;
 
@@ -370,7 +379,8 @@ void driver_run(struct node *x) {
         while (!x->sim->ended && x->life == life) {
                 if (!run_one(x)) {
                         disk_settle(x);
-                        if (x->stalled || x->paused || (!x->events && !x->pending_written && !x->pending_flushed && !x->pending_invalidated))
+                        if (x->stalled || x->paused ||
+                            (!x->events && !x->pending_written && !x->pending_flushed && !x->pending_invalidated))
                                 break;
                 }
         }
@@ -380,8 +390,8 @@ void driver_run(struct node *x) {
 
 /* --- the request layer's backend */
 
-static void submit_copy(struct node *x, enum repl_request_kind kind, const struct op *op, bool from_fs, void (*done)(void *, const struct op_result *), void *ctx,
-                        uint64_t *ret_token) {
+static void submit_copy(struct node *x, enum repl_request_kind kind, const struct op *op, bool from_fs,
+                        void (*done)(void *, const struct op_result *), void *ctx, uint64_t *ret_token) {
         struct request *q;
         struct pending_event *ev;
 
@@ -480,7 +490,9 @@ static void backend_realtime(void *ctx, struct timestamp *ret) {
 
         *ret = (struct timestamp){.sec = 1700000000 + ms / 1000, .nsec = (uint32_t)(ms % 1000 < 0 ? 0 : ms % 1000) * 1000000u};
 }
-static uint64_t backend_monotonic_ms(void *ctx) { return sim_now_ms(((struct node *)ctx)->sim); }
+static uint64_t backend_monotonic_ms(void *ctx) {
+        return sim_now_ms(((struct node *)ctx)->sim);
+}
 static void backend_program(void *ctx, int32_t pid, char program[LIMIT_PROGRAM]) {
         (void)ctx;
         (void)pid;
@@ -539,7 +551,8 @@ void driver_clear(struct node *x) {
         x->n_jobs = 0;
         memset(x->timer_at, 0, sizeof x->timer_at);
         x->tick_at = x->pending_written = x->pending_flushed = x->pending_invalidated = 0;
-        x->running = x->stalled = x->input_busy = x->job_busy = x->checkpoint_open = x->troubled = x->failed = x->write_out_asked = x->full = false;
+        x->running = x->stalled = x->input_busy = x->job_busy = x->checkpoint_open = x->troubled = x->failed = x->write_out_asked =
+                x->full = false;
         x->primary = x->settling = false;
         x->dirty_since = x->refuse_until = 0;
 }

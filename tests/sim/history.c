@@ -8,20 +8,24 @@
 #include <string.h>
 
 struct history {
-        GHashTable *records;  /* hash -> record */
+        GHashTable *records; /* hash -> record */
         GPtrArray *all;
-        GHashTable *values;   /* register value -> record */
-        GHashTable *acked;    /* ino -> highest acknowledged seq of its writes */
+        GHashTable *values;      /* register value -> record */
+        GHashTable *acked;       /* ino -> highest acknowledged seq of its writes */
         struct record *frontier; /* the highest acknowledged */
-        GHashTable *conflicts; /* request "node/incarnation/number" kept as a conflict record on some node */
-        GPtrArray *dropped;    /* records that a node gave up for another history */
-        GHashTable *submitted; /* request -> hash of its bytes, as its node gave them */
-        GHashTable *refused;   /* requests that were answered with "it did not happen" */
-        uint64_t epoch;        /* the highest that has begun anywhere */
+        GHashTable *conflicts;   /* request "node/incarnation/number" kept as a conflict record on some node */
+        GPtrArray *dropped;      /* records that a node gave up for another history */
+        GHashTable *submitted;   /* request -> hash of its bytes, as its node gave them */
+        GHashTable *refused;     /* requests that were answered with "it did not happen" */
+        uint64_t epoch;          /* the highest that has begun anywhere */
 };
 
-static guint hash_of(gconstpointer p) { return (guint)((const struct hash128 *)p)->lo; }
-static gboolean hash_same(gconstpointer a, gconstpointer b) { return hash128_equal(*(const struct hash128 *)a, *(const struct hash128 *)b); }
+static guint hash_of(gconstpointer p) {
+        return (guint)((const struct hash128 *)p)->lo;
+}
+static gboolean hash_same(gconstpointer a, gconstpointer b) {
+        return hash128_equal(*(const struct hash128 *)a, *(const struct hash128 *)b);
+}
 
 struct history *history_new(struct sim *s) {
         struct history *h = NEW(struct history);
@@ -65,7 +69,9 @@ static struct record *ancestor(struct record *r, uint64_t seq) {
         return r;
 }
 
-static struct record *record_get(struct history *h, struct hash128 hash) { return g_hash_table_lookup(h->records, &hash); }
+static struct record *record_get(struct history *h, struct hash128 hash) {
+        return g_hash_table_lookup(h->records, &hash);
+}
 
 static struct record *record_new(struct history *h, struct hash128 hash, struct record *parent, uint64_t seq) {
         struct record *r = NEW(struct record);
@@ -78,11 +84,15 @@ static struct record *record_new(struct history *h, struct hash128 hash, struct 
         return r;
 }
 
-uint64_t history_frontier(const struct sim *s) { return s->history->frontier ? s->history->frontier->seq : 0; }
+uint64_t history_frontier(const struct sim *s) {
+        return s->history->frontier ? s->history->frontier->seq : 0;
+}
 
 /* --- commits */
 
-static char *request_key(const struct op_origin *o) { return g_strdup_printf("%u/%" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT, o->node, o->incarnation, o->number); }
+static char *request_key(const struct op_origin *o) {
+        return g_strdup_printf("%u/%" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT, o->node, o->incarnation, o->number);
+}
 
 static uint64_t register_value(const struct op *op) {
         uint8_t raw[64];
@@ -145,7 +155,9 @@ static void check_bytes(struct node *x, const struct record *r) {
         const struct hash128 *hash = g_hash_table_lookup(x->sim->history->submitted, key);
 
         if (!hash || !hash128_equal(*hash, bytes_hash(r->head, r->head_len, r->payload, r->payload_len)))
-                sim_violation(x->sim, VERDICT_SAFETY, "bytes", "node %u applies request %s at %" G_GUINT64_FORMAT " with other bytes than were asked for", x->i + 1, key, r->seq);
+                sim_violation(x->sim, VERDICT_SAFETY, "bytes",
+                              "node %u applies request %s at %" G_GUINT64_FORMAT " with other bytes than were asked for", x->i + 1, key,
+                              r->seq);
 }
 
 void history_commit(struct node *x, const struct repl_effect *f) {
@@ -155,25 +167,28 @@ void history_commit(struct node *x, const struct repl_effect *f) {
         struct record *r = record_get(h, now);
 
         if (x->state->pos.seq != f->commit.pos.seq || (x->record ? x->record->seq : 0) + 1 != f->commit.pos.seq)
-                sim_violation(s, VERDICT_SAFETY, "positions", "node %u commits %" G_GUINT64_FORMAT " after %" G_GUINT64_FORMAT, x->i + 1, f->commit.pos.seq,
-                              x->record ? x->record->seq : 0);
+                sim_violation(s, VERDICT_SAFETY, "positions", "node %u commits %" G_GUINT64_FORMAT " after %" G_GUINT64_FORMAT, x->i + 1,
+                              f->commit.pos.seq, x->record ? x->record->seq : 0);
         if (!r) {
                 r = record_new(h, now, x->record, f->commit.pos.seq);
                 fill(h, r, f);
                 check_bytes(x, r);
         } else if (r->parent != x->record) {
-                sim_violation(s, VERDICT_SAFETY, "history", "node %u reaches a known state at %" G_GUINT64_FORMAT " from another one", x->i + 1, r->seq);
+                sim_violation(s, VERDICT_SAFETY, "history", "node %u reaches a known state at %" G_GUINT64_FORMAT " from another one",
+                              x->i + 1, r->seq);
         }
         if (!r->digested && !x->damaged) {
                 r->digest = digest;
                 r->digested = true;
         }
         if (!x->damaged && (!hash128_equal(r->digest, digest) || r->result.error != f->commit.result.error))
-                sim_violation(s, VERDICT_SAFETY, "digest", "node %u at (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ") differs from others with the same history", x->i + 1,
-                              r->epoch, r->seq);
+                sim_violation(s, VERDICT_SAFETY, "digest",
+                              "node %u at (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ") differs from others with the same history",
+                              x->i + 1, r->epoch, r->seq);
         x->record = r;
         if (r->value)
-                sim_trace(s, "node %u applies %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT " = %" G_GUINT64_FORMAT "%s", x->i + 1, r->seq, r->ino, r->value, f->commit.local ? ", its own" : "");
+                sim_trace(s, "node %u applies %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT " = %" G_GUINT64_FORMAT "%s", x->i + 1, r->seq,
+                          r->ino, r->value, f->commit.local ? ", its own" : "");
         if (sim_chance(s, 2) && !hash128_equal(tree_digest(x->state->tree), tree_digest_recompute(x->state->tree)))
                 sim_violation(s, VERDICT_SAFETY, "rolling", "node %u: the rolling digest differs from the recomputed one", x->i + 1);
 }
@@ -186,7 +201,8 @@ static void on_one_chain(struct node *x, struct record *r) {
         struct record *f = h->frontier;
 
         if (f && ancestor(r->seq >= f->seq ? r : f, MIN_OF(r->seq, f->seq)) != (r->seq >= f->seq ? f : r))
-                sim_violation(s, VERDICT_SAFETY, "acknowledged", "node %u acknowledges (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT
+                sim_violation(s, VERDICT_SAFETY, "acknowledged",
+                              "node %u acknowledges (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT
                               "), which is not in one history with the acknowledged (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ")",
                               x->i + 1, r->epoch, r->seq, f->epoch, f->seq);
         for (unsigned i = 0; i < s->n; i++) {
@@ -197,7 +213,8 @@ static void on_one_chain(struct node *x, struct record *r) {
                 if (y->epoch > r->epoch)
                         sim_probe(s, PROBE_ACK_LATE);
                 if (y->epoch > r->epoch && ancestor(y->record, r->seq) != r)
-                        sim_violation(s, VERDICT_SAFETY, "acknowledged", "node %u acknowledges (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT
+                        sim_violation(s, VERDICT_SAFETY, "acknowledged",
+                                      "node %u acknowledges (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT
                                       "), which node %u, primary in epoch %" G_GUINT64_FORMAT ", does not have",
                                       x->i + 1, r->epoch, r->seq, y->i + 1, y->epoch);
         }
@@ -215,8 +232,11 @@ static void held_by_all(const struct node *x, const struct record *r) {
         for (size_t k = 0; k < st.n_members; k++) {
                 const struct node *y = &s->nodes[st.members[k].node - 1];
 
-                if (st.members[k].synced && ((y->damaged && r->seq > y->damaged_at) || (ancestor(y->kept_written, r->seq) != r && ancestor(y->lost_written, r->seq) != r)))
-                        sim_violation(s, VERDICT_SAFETY, "held", "node %u acknowledges (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT "), which node %u, a member of S, does not hold%s",
+                if (st.members[k].synced && ((y->damaged && r->seq > y->damaged_at) ||
+                                             (ancestor(y->kept_written, r->seq) != r && ancestor(y->lost_written, r->seq) != r)))
+                        sim_violation(s, VERDICT_SAFETY, "held",
+                                      "node %u acknowledges (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT
+                                      "), which node %u, a member of S, does not hold%s",
                                       x->i + 1, r->epoch, r->seq, y->i + 1, y->damaged ? ": its state is damaged" : "");
         }
 }
@@ -239,18 +259,21 @@ void history_reply(struct node *x, const struct request *q, const struct repl_ef
                         g_hash_table_add(s->history->refused, request_key(&q->origin));
                 return;
         }
-        for (r = x->record; r && !(r->origin.node == q->origin.node && r->origin.incarnation == q->origin.incarnation && r->origin.number == q->origin.number && r->seq <= f->reply.pos.seq);)
+        for (r = x->record; r && !(r->origin.node == q->origin.node && r->origin.incarnation == q->origin.incarnation &&
+                                   r->origin.number == q->origin.number && r->seq <= f->reply.pos.seq);)
                 r = r->parent;
         if (!r) {
-                sim_violation(s, VERDICT_SAFETY, "reply", "node %u answers request %" G_GUINT64_FORMAT " that its history lacks", x->i + 1, q->origin.number);
+                sim_violation(s, VERDICT_SAFETY, "reply", "node %u answers request %" G_GUINT64_FORMAT " that its history lacks", x->i + 1,
+                              q->origin.number);
                 return;
         }
         if (r->result.error != error)
-                sim_violation(s, VERDICT_SAFETY, "reply", "node %u answers request %" G_GUINT64_FORMAT " with %d, it was applied with %d", x->i + 1, q->origin.number, error,
-                              r->result.error);
+                sim_violation(s, VERDICT_SAFETY, "reply", "node %u answers request %" G_GUINT64_FORMAT " with %d, it was applied with %d",
+                              x->i + 1, q->origin.number, error, r->result.error);
         if (r->seq <= q->frontier)
-                sim_violation(s, VERDICT_SAFETY, "real-time", "node %u: request %" G_GUINT64_FORMAT " got position %" G_GUINT64_FORMAT
-                              ", but %" G_GUINT64_FORMAT " had been acknowledged before it began",
+                sim_violation(s, VERDICT_SAFETY, "real-time",
+                              "node %u: request %" G_GUINT64_FORMAT " got position %" G_GUINT64_FORMAT ", but %" G_GUINT64_FORMAT
+                              " had been acknowledged before it began",
                               x->i + 1, q->origin.number, r->seq, q->frontier);
         on_one_chain(x, r);
         held_by_all(x, r);
@@ -266,8 +289,9 @@ void history_role(struct node *x) {
         sim_probe(s, PROBE_EPOCH_BEGUN);
         s->history->epoch = MAX_OF(s->history->epoch, x->epoch);
         if (node_synced(x) && f && f->epoch < x->epoch && ancestor(x->record, f->seq) != f)
-                sim_violation(s, VERDICT_SAFETY, "acknowledged", "epoch %" G_GUINT64_FORMAT " begins on node %u without the acknowledged (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT
-                              "); it is at %" G_GUINT64_FORMAT,
+                sim_violation(s, VERDICT_SAFETY, "acknowledged",
+                              "epoch %" G_GUINT64_FORMAT " begins on node %u without the acknowledged (%" G_GUINT64_FORMAT
+                              ", %" G_GUINT64_FORMAT "); it is at %" G_GUINT64_FORMAT,
                               x->epoch, x->i + 1, f->epoch, f->seq, x->record ? x->record->seq : 0);
         if (node_synced(x))
                 x->amnesia = false;
@@ -310,12 +334,15 @@ void history_replace(struct node *x) {
 
         sim_probe(s, PROBE_REPLACED);
         if (!r && x->state->pos.seq > 0) {
-                sim_violation(s, VERDICT_SAFETY, "transfer", "node %u takes over a state that nobody had, at %" G_GUINT64_FORMAT, x->i + 1, x->state->pos.seq);
+                sim_violation(s, VERDICT_SAFETY, "transfer", "node %u takes over a state that nobody had, at %" G_GUINT64_FORMAT, x->i + 1,
+                              x->state->pos.seq);
                 return;
         }
         x->damaged = false;
         if (r && r->digested && !hash128_equal(r->digest, state_digest(x->state)))
-                sim_violation(s, VERDICT_SAFETY, "transfer", "node %u takes over (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ") with another digest", x->i + 1, r->epoch, r->seq);
+                sim_violation(s, VERDICT_SAFETY, "transfer",
+                              "node %u takes over (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ") with another digest", x->i + 1, r->epoch,
+                              r->seq);
         x->record = r;
         while (a != b) { /* down to where the two histories part */
                 if (b && (!a || b->seq >= a->seq)) {
@@ -357,17 +384,21 @@ void history_start(struct node *x, const struct store_loaded *loaded, bool power
         if (loaded->unclean)
                 sim_probe(s, PROBE_RESTART_UNCLEAN);
         if (!r && x->state->pos.seq > 0) {
-                sim_violation(s, VERDICT_SAFETY, "restart", "node %u starts with a state that nobody had, at %" G_GUINT64_FORMAT, x->i + 1, x->state->pos.seq);
+                sim_violation(s, VERDICT_SAFETY, "restart", "node %u starts with a state that nobody had, at %" G_GUINT64_FORMAT, x->i + 1,
+                              x->state->pos.seq);
                 return;
         }
         if (r && r->digested && hash128_equal(r->digest, state_digest(x->state)))
                 x->damaged = false; /* its log made good what memory had wrong */
         else if (r && r->digested && !x->damaged)
-                sim_violation(s, VERDICT_SAFETY, "restart", "node %u starts at %" G_GUINT64_FORMAT " with another digest than it had", x->i + 1, r->seq);
+                sim_violation(s, VERDICT_SAFETY, "restart", "node %u starts at %" G_GUINT64_FORMAT " with another digest than it had",
+                              x->i + 1, r->seq);
         must = power_cut && s->level != LEVEL_FILE ? x->kept_flushed : x->kept_written;
         /* An append may be there before it is known to be written, so more is fine; what is there must hold what was kept. */
         if (must && ancestor(r, must->seq) != must)
-                sim_violation(s, VERDICT_SAFETY, "durability", "node %u starts at %" G_GUINT64_FORMAT " without what it had kept, (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ")%s",
+                sim_violation(s, VERDICT_SAFETY, "durability",
+                              "node %u starts at %" G_GUINT64_FORMAT " without what it had kept, (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT
+                              ")%s",
                               x->i + 1, r ? r->seq : 0, must->epoch, must->seq, power_cut ? " after a power cut" : "");
         x->record = r;
         x->loaded = r ? r->seq : 0;
@@ -388,13 +419,17 @@ static void history_barrier(struct sim *s, const struct node *x, uint64_t seq) {
                 have += ancestor(y->kept_flushed, r->seq) == r || ancestor(y->lost_flushed, r->seq) == r;
         }
         if (2 * have <= s->n)
-                sim_violation(s, VERDICT_SAFETY, "barrier", "a barrier of node %u at %" G_GUINT64_FORMAT " returned with %u of %u media holding it", x->i + 1, seq, have, s->n);
+                sim_violation(s, VERDICT_SAFETY, "barrier",
+                              "a barrier of node %u at %" G_GUINT64_FORMAT " returned with %u of %u media holding it", x->i + 1, seq, have,
+                              s->n);
 }
 
 /* --- reads */
 
 /* A member of S in truth: a stopped, expelled or cut-off node goes on believing that it is one until it learns of the newer epoch. */
-bool history_synced(const struct node *x) { return node_synced(x) && x->epoch == x->sim->history->epoch; }
+bool history_synced(const struct node *x) {
+        return node_synced(x) && x->epoch == x->sim->history->epoch;
+}
 
 uint64_t history_must_see(const struct sim *s, uint64_t ino) {
         const uint64_t *seq = g_hash_table_lookup(s->history->acked, &ino);
@@ -421,7 +456,8 @@ void history_wrote(struct sim *s, uint64_t ino, uint64_t value) {
         if (!r)
                 return; /* gathered with a later write of the same node */
         if (ancestor(s->history->frontier, r->seq) != r)
-                sim_violation(s, VERDICT_SAFETY, "close", "a write returned before its operation was acknowledged, at %" G_GUINT64_FORMAT, r->seq);
+                sim_violation(s, VERDICT_SAFETY, "close", "a write returned before its operation was acknowledged, at %" G_GUINT64_FORMAT,
+                              r->seq);
         seq = g_hash_table_lookup(s->history->acked, &ino);
         if (seq) {
                 *seq = MAX_OF(*seq, r->seq);
@@ -447,11 +483,13 @@ void history_read(struct node *x, uint64_t ino, uint64_t value, bool synced, uin
                 return;
         }
         if (seen < must_see)
-                sim_violation(s, VERDICT_SAFETY, "reads", "node %u, a member of S, reads the state of %" G_GUINT64_FORMAT " of inode %" G_GUINT64_FORMAT
+                sim_violation(s, VERDICT_SAFETY, "reads",
+                              "node %u, a member of S, reads the state of %" G_GUINT64_FORMAT " of inode %" G_GUINT64_FORMAT
                               ", but a write at %" G_GUINT64_FORMAT " had returned before the read began",
                               x->i + 1, seen, ino, must_see);
         if (last && seen < last->seq && ancestor(s->history->frontier, last->seq) == last) /* what a fault took away may be gone */
-                sim_violation(s, VERDICT_SAFETY, "reads", "node %u goes back from %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT, x->i + 1, last->seq, seen);
+                sim_violation(s, VERDICT_SAFETY, "reads", "node %u goes back from %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT, x->i + 1,
+                              last->seq, seen);
 }
 
 /* --- the end */
@@ -473,21 +511,25 @@ static void check_reference(struct sim *s, const struct node *x) {
 
                 if (g_hash_table_contains(applied, key)) {
                         if (r->changed)
-                                sim_violation(s, VERDICT_SAFETY, "once", "request %s is applied twice, again at %" G_GUINT64_FORMAT, key, r->seq);
+                                sim_violation(s, VERDICT_SAFETY, "once", "request %s is applied twice, again at %" G_GUINT64_FORMAT, key,
+                                              r->seq);
                         g_free(key);
                         continue;
                 }
                 g_hash_table_add(applied, key);
                 if (r->changed && g_hash_table_contains(s->history->refused, key))
-                        sim_violation(s, VERDICT_SAFETY, "refused", "request %s was answered that it did not happen, and is in the history at %" G_GUINT64_FORMAT, key, r->seq);
+                        sim_violation(s, VERDICT_SAFETY, "refused",
+                                      "request %s was answered that it did not happen, and is in the history at %" G_GUINT64_FORMAT, key,
+                                      r->seq);
                 if (op_decode(r->head, r->head_len, r->payload, r->payload_len, &op, &scratch) < 0) {
                         sim_violation(s, VERDICT_SAFETY, "reference", "an applied operation does not decode");
                         break;
                 }
                 reftree_apply(ref, &op, &result);
                 if (result.error != r->result.error || result.ino != r->result.ino || result.offset != r->result.offset)
-                        sim_violation(s, VERDICT_SAFETY, "reference", "%s at %" G_GUINT64_FORMAT " was answered %d, the reference tree says %d", op_kind_text(op.kind), r->seq,
-                                      r->result.error, result.error);
+                        sim_violation(s, VERDICT_SAFETY, "reference",
+                                      "%s at %" G_GUINT64_FORMAT " was answered %d, the reference tree says %d", op_kind_text(op.kind),
+                                      r->seq, r->result.error, result.error);
         }
         for (guint k = 0; k < s->history->dropped->len && s->verdict == VERDICT_OK; k++) {
                 const struct record *r = s->history->dropped->pdata[k];
@@ -497,7 +539,8 @@ static void check_reference(struct sim *s, const struct node *x) {
                         sim_probe(s, PROBE_SENT_AGAIN);
 
                 if (!g_hash_table_contains(applied, key) && !g_hash_table_contains(s->history->conflicts, key))
-                        sim_violation(s, VERDICT_SAFETY, "conflicts", "request %s was applied at (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT
+                        sim_violation(s, VERDICT_SAFETY, "conflicts",
+                                      "request %s was applied at (%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT
                                       "), is not in the surviving history, and nobody kept a conflict record",
                                       key, r->epoch, r->seq);
         }
@@ -526,21 +569,25 @@ void history_final(struct sim *s) {
                 const struct node *x = &s->nodes[i];
 
                 if (!x->up || !node_synced(x)) {
-                        sim_violation(s, VERDICT_LIVENESS, "convergence", "node %u is not a member of the synced set 80 s after the last fault", i + 1);
+                        sim_violation(s, VERDICT_LIVENESS, "convergence",
+                                      "node %u is not a member of the synced set 80 s after the last fault", i + 1);
                         return;
                 }
                 if (!hash128_equal(state_digest(x->state), state_digest(first->state)))
-                        sim_violation(s, VERDICT_LIVENESS, "convergence", "node %u is at %" G_GUINT64_FORMAT ", node 1 at %" G_GUINT64_FORMAT, i + 1, x->state->pos.seq,
+                        sim_violation(s, VERDICT_LIVENESS, "convergence",
+                                      "node %u is at %" G_GUINT64_FORMAT ", node 1 at %" G_GUINT64_FORMAT, i + 1, x->state->pos.seq,
                                       first->state->pos.seq);
                 if (g_hash_table_size(x->requests) > 0)
-                        sim_violation(s, VERDICT_LIVENESS, "requests", "node %u still owes %u answers", i + 1, g_hash_table_size(x->requests));
+                        sim_violation(s, VERDICT_LIVENESS, "requests", "node %u still owes %u answers", i + 1,
+                                      g_hash_table_size(x->requests));
                 if (!hash128_equal(tree_digest(x->state->tree), tree_digest_recompute(x->state->tree)))
                         sim_violation(s, VERDICT_SAFETY, "rolling", "node %u: the rolling digest differs from the recomputed one", i + 1);
                 if (tree_check(x->state->tree, what, sizeof what) < 0)
                         sim_violation(s, VERDICT_SAFETY, "tree", "node %u: %s", i + 1, what);
         }
         if (s->history->frontier && ancestor(first->record, s->history->frontier->seq) != s->history->frontier)
-                sim_violation(s, VERDICT_SAFETY, "acknowledged", "the final history lacks the acknowledged %" G_GUINT64_FORMAT, s->history->frontier->seq);
+                sim_violation(s, VERDICT_SAFETY, "acknowledged", "the final history lacks the acknowledged %" G_GUINT64_FORMAT,
+                              s->history->frontier->seq);
         if (s->verdict == VERDICT_OK)
                 check_reference(s, first);
         for (unsigned i = 0; i < s->n && s->verdict == VERDICT_OK; i++)

@@ -18,14 +18,15 @@
 #endif
 
 static enum repl_variant variant = VARIANT_NONE;
-bool repl_variant(enum repl_variant v) { return v == variant; }
+bool repl_variant(enum repl_variant v) {
+        return v == variant;
+}
 
 static const struct {
         const char *name, *about;
-} variants[] = {
-        [VARIANT_NONE] = {"none", "the machine as it ships"},
+} variants[] = {[VARIANT_NONE] = {"none", "the machine as it ships"},
 #define X(id, text, about) [VARIANT_##id] = {text, about},
-        REPL_VARIANTS(X)
+                REPL_VARIANTS(X)
 #undef X
 };
 
@@ -73,8 +74,11 @@ static void on_crash(int signal_number) {
 static void run_one(const struct sim_config *config, struct totals *t) {
         struct sim s;
 
-        (void)snprintf(running, sizeof running, "seed %" G_GUINT64_FORMAT "%s%s%s: crash\n", config->seed, config->script >= 0 ? " script " : "",
-                       config->script >= 0 ? script_name((unsigned)config->script) : "", config->store < 0 ? "" : config->store ? " store sqlite" : " store mem");
+        (void)snprintf(running, sizeof running, "seed %" G_GUINT64_FORMAT "%s%s%s: crash\n", config->seed,
+                       config->script >= 0 ? " script " : "", config->script >= 0 ? script_name((unsigned)config->script) : "",
+                       config->store < 0 ? ""
+                       : config->store   ? " store sqlite"
+                                         : " store mem");
         sim_run(&s, config);
         t->runs++;
         t->operations += s.operations;
@@ -85,7 +89,11 @@ static void run_one(const struct sim_config *config, struct totals *t) {
                 t->probes[k] += s.probes[k];
         if (s.verdict != VERDICT_OK) {
                 printf("seed %" G_GUINT64_FORMAT "%s%s%s: %s: %s\n", config->seed, config->script >= 0 ? " script " : "",
-                       config->script >= 0 ? script_name((unsigned)config->script) : "", config->store < 0 ? "" : config->store ? " store sqlite" : " store mem", s.checker, s.what);
+                       config->script >= 0 ? script_name((unsigned)config->script) : "",
+                       config->store < 0 ? ""
+                       : config->store   ? " store sqlite"
+                                         : " store mem",
+                       s.checker, s.what);
                 fflush(stdout);
                 t->failed++;
                 if (t->status == 0 || s.verdict == VERDICT_SAFETY)
@@ -98,7 +106,7 @@ struct plan {
         struct sim_config config;
         uint64_t seed, count;
         unsigned jobs;
-        int script; /* -1 none, -2 all in turn */
+        int script;                    /* -1 none, -2 all in turn */
         uint64_t mem, sqlite, scripts; /* --plan: how many of each, one after the other */
         bool keep_going, probes;
         uint64_t min_probe;
@@ -206,8 +214,9 @@ static int report(const struct plan *p, const struct totals *t) {
                 if (p->min_probe && status == VERDICT_SAFETY && t->status == 0)
                         printf("a fault or branch was reached less than %" G_GUINT64_FORMAT " times\n", p->min_probe);
         }
-        printf("%" G_GUINT64_FORMAT " runs, %" G_GUINT64_FORMAT " operations, %" G_GUINT64_FORMAT " failed, trace hash %016" G_GINT64_MODIFIER "x\n", t->runs, t->operations, t->failed,
-               t->hash);
+        printf("%" G_GUINT64_FORMAT " runs, %" G_GUINT64_FORMAT " operations, %" G_GUINT64_FORMAT
+               " failed, trace hash %016" G_GINT64_MODIFIER "x\n",
+               t->runs, t->operations, t->failed, t->hash);
         return status;
 }
 
@@ -251,28 +260,56 @@ static bool take_option(struct plan *p, int c, const char *arg) {
         bool ok = true;
 
         switch (c) {
-        case 's': ok = number(arg, 0, UINT64_MAX, &p->seed); break;
-        case 'c': ok = number(arg, 1, UINT64_MAX, &p->count); break;
-        case 'n': ok = number(arg, 1, SIM_NODES_MAX, &v); p->config.nodes = (unsigned)v; break;
-        case 't': ok = number(arg, 1, 100000000, &p->config.ticks); break;
-        case 'f': ok = fault_parse(arg, &p->config.faults) == 0; break;
+        case 's':
+                ok = number(arg, 0, UINT64_MAX, &p->seed);
+                break;
+        case 'c':
+                ok = number(arg, 1, UINT64_MAX, &p->count);
+                break;
+        case 'n':
+                ok = number(arg, 1, SIM_NODES_MAX, &v);
+                p->config.nodes = (unsigned)v;
+                break;
+        case 't':
+                ok = number(arg, 1, 100000000, &p->config.ticks);
+                break;
+        case 'f':
+                ok = fault_parse(arg, &p->config.faults) == 0;
+                break;
         case 'S':
                 ok = strcmp(arg, "mem") == 0 || strcmp(arg, "sqlite") == 0;
                 p->config.store = strcmp(arg, "sqlite") == 0;
                 break;
-        case 'p': ok = choose_script(arg, &p->script); break;
-        case 'v': ok = choose_variant(arg); break;
-        case 'j': ok = number(arg, 1, 64, &v); p->jobs = (unsigned)v; break;
-        case 'k': p->keep_going = true; break;
-        case 'T': p->config.trace = true; break;
-        case 'P': p->probes = true; break;
+        case 'p':
+                ok = choose_script(arg, &p->script);
+                break;
+        case 'v':
+                ok = choose_variant(arg);
+                break;
+        case 'j':
+                ok = number(arg, 1, 64, &v);
+                p->jobs = (unsigned)v;
+                break;
+        case 'k':
+                p->keep_going = true;
+                break;
+        case 'T':
+                p->config.trace = true;
+                break;
+        case 'P':
+                p->probes = true;
+                break;
         case 'N':
-                ok = sscanf(arg, "mem:%" G_GUINT64_FORMAT ",sqlite:%" G_GUINT64_FORMAT ",script:%" G_GUINT64_FORMAT, &p->mem, &p->sqlite, &p->scripts) == 3;
+                ok = sscanf(arg, "mem:%" G_GUINT64_FORMAT ",sqlite:%" G_GUINT64_FORMAT ",script:%" G_GUINT64_FORMAT, &p->mem, &p->sqlite,
+                            &p->scripts) == 3;
                 p->count = p->mem + p->sqlite + p->scripts;
                 ok = ok && p->count > 0;
                 break;
-        case 'm': ok = number(arg, 1, UINT64_MAX, &p->min_probe); break;
-        default: return false;
+        case 'm':
+                ok = number(arg, 1, UINT64_MAX, &p->min_probe);
+                break;
+        default:
+                return false;
         }
         if (!ok)
                 fprintf(stderr, "coterie-sim: '%s' is no value for this option; see --help\n", arg);
@@ -287,11 +324,14 @@ static void log_line(enum log_level level, const char *line, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-        static const struct option options[] = {{"seed", 1, 0, 's'}, {"count", 1, 0, 'c'}, {"nodes", 1, 0, 'n'}, {"ticks", 1, 0, 't'}, {"faults", 1, 0, 'f'},
-                                                {"store", 1, 0, 'S'}, {"script", 1, 0, 'p'}, {"variant", 1, 0, 'v'}, {"jobs", 1, 0, 'j'}, {"keep-going", 0, 0, 'k'},
-                                                {"trace", 0, 0, 'T'}, {"probes", 0, 0, 'P'}, {"min-probe", 1, 0, 'm'}, {"plan", 1, 0, 'N'}, {"list-variants", 0, 0, 'L'},
-                                                {"list-scripts", 0, 0, 'l'}, {"help", 0, 0, 'h'}, {0}};
-        struct plan p = {.config = {.faults = (1u << FAULT_COUNT) - 1, .store = -1, .script = -1}, .seed = 1, .count = 1, .jobs = 1, .script = -1};
+        static const struct option options[] = {{"seed", 1, 0, 's'},         {"count", 1, 0, 'c'},   {"nodes", 1, 0, 'n'},
+                                                {"ticks", 1, 0, 't'},        {"faults", 1, 0, 'f'},  {"store", 1, 0, 'S'},
+                                                {"script", 1, 0, 'p'},       {"variant", 1, 0, 'v'}, {"jobs", 1, 0, 'j'},
+                                                {"keep-going", 0, 0, 'k'},   {"trace", 0, 0, 'T'},   {"probes", 0, 0, 'P'},
+                                                {"min-probe", 1, 0, 'm'},    {"plan", 1, 0, 'N'},    {"list-variants", 0, 0, 'L'},
+                                                {"list-scripts", 0, 0, 'l'}, {"help", 0, 0, 'h'},    {0}};
+        struct plan p = {
+                .config = {.faults = (1u << FAULT_COUNT) - 1, .store = -1, .script = -1}, .seed = 1, .count = 1, .jobs = 1, .script = -1};
         static const int fatal_signals[] = {
                 SIGABRT,
 #ifndef __SANITIZE_ADDRESS__
@@ -318,7 +358,8 @@ int main(int argc, char **argv) {
         for (size_t k = 0; k < ARRAY_LEN(fatal_signals); k++)
                 (void)signal(fatal_signals[k], on_crash);
         log_set_sink(log_line, &p.config.trace);
-        printf("seed %" G_GUINT64_FORMAT " revision %s%s%s\n", p.seed, COTERIE_REVISION, variant ? " variant " : "", variant ? variants[variant].name : "");
+        printf("seed %" G_GUINT64_FORMAT " revision %s%s%s\n", p.seed, COTERIE_REVISION, variant ? " variant " : "",
+               variant ? variants[variant].name : "");
         fflush(stdout);
         if (p.jobs == 1)
                 run_share(&p, 0, &t);

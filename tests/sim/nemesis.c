@@ -12,7 +12,9 @@ static const char *const names[FAULT_COUNT] = {
 #undef X
 };
 
-const char *fault_name(enum fault f) { return names[f]; }
+const char *fault_name(enum fault f) {
+        return names[f];
+}
 
 errint_t fault_parse(const char *text, uint32_t *ret_bits) {
         char **list = g_strsplit(text, ",", 0);
@@ -111,8 +113,12 @@ static void repair_disk_later(struct sim *s, void *object, uint64_t value) {
 
 /* --- faults */
 
-static struct node *any(struct sim *s) { return &s->nodes[sim_below(s, s->n)]; }
-static uint64_t a_while(struct sim *s) { return sim_chance(s, 70) ? sim_between(s, 100 * SIM_MS, 2 * SIM_S) : sim_between(s, 2 * SIM_S, 9 * SIM_S); }
+static struct node *any(struct sim *s) {
+        return &s->nodes[sim_below(s, s->n)];
+}
+static uint64_t a_while(struct sim *s) {
+        return sim_chance(s, 70) ? sim_between(s, 100 * SIM_MS, 2 * SIM_S) : sim_between(s, 2 * SIM_S, 9 * SIM_S);
+}
 
 static bool somebody_may_have_forgotten(const struct sim *s, const struct node *but) {
         for (unsigned i = 0; i < s->n; i++)
@@ -167,9 +173,11 @@ static void disk_fault(struct sim *s, struct node *x, bool full) {
         if (x->disk && full)
                 simdisk_set_capacity(x->disk, simdisk_used(x->disk) + sim_below(s, 64 * KIB));
         else if (x->disk)
-                simdisk_fail(x->disk, &(struct simdisk_fault){.kinds = SIMDISK_WRITE | SIMDISK_SYNC, .nth = nth, .sticky = sticky, .error = -EIO});
+                simdisk_fail(x->disk,
+                             &(struct simdisk_fault){.kinds = SIMDISK_WRITE | SIMDISK_SYNC, .nth = nth, .sticky = sticky, .error = -EIO});
         else
-                store_backing_fail(x->backing, &(struct store_fault){.calls = STORE_APPEND | STORE_WRITE_OUT | STORE_BARRIER | (full ? STORE_RESERVE : STORE_CHECKPOINT),
+                store_backing_fail(x->backing, &(struct store_fault){.calls = STORE_APPEND | STORE_WRITE_OUT | STORE_BARRIER |
+                                                                              (full ? STORE_RESERVE : STORE_CHECKPOINT),
                                                                      .nth = nth,
                                                                      .sticky = sticky,
                                                                      .error = full ? -ENOSPC : -EIO});
@@ -347,7 +355,8 @@ static void next_fault(struct sim *s, void *object, uint64_t value) {
                         break;
                 }
         }
-        sim_after(s, sim_chance(s, 30) ? sim_between(s, 10 * SIM_MS, 300 * SIM_MS) : sim_between(s, 300 * SIM_MS, 4 * SIM_S), next_fault, NULL, 0);
+        sim_after(s, sim_chance(s, 30) ? sim_between(s, 10 * SIM_MS, 300 * SIM_MS) : sim_between(s, 300 * SIM_MS, 4 * SIM_S), next_fault,
+                  NULL, 0);
 }
 
 void nemesis_start(struct sim *s) {

@@ -117,13 +117,16 @@ void node_daemon_start(struct node *x) {
         x->fs = fs_new(&fs);
         machine_start(x, &loaded);
         disk_start(x);
-        sim_trace(s, "node %u daemon starts at seq %" G_GUINT64_FORMAT "%s", x->i + 1, x->state->pos.seq, x->repl_config.forgetful ? ", forgetful" : "");
+        sim_trace(s, "node %u daemon starts at seq %" G_GUINT64_FORMAT "%s", x->i + 1, x->state->pos.seq,
+                  x->repl_config.forgetful ? ", forgetful" : "");
         driver_run(x);
         if (x->up)
                 simnet_join(s, x->i, (uint32_t)++x->pids);
 }
 
-static void nothing(void *ctx) { (void)ctx; }
+static void nothing(void *ctx) {
+        (void)ctx;
+}
 
 /* The request layer is freed only when nothing is under way in it: whatever was asked is answered, to callers who are dead. */
 static void drop_requests(struct node *x) {
@@ -180,7 +183,8 @@ static void stop_now(struct node *x) {
         errint_t e;
 
         disk_write_out(x);
-        e = x->failed || x->troubled || x->checkpoint_open ? -EBUSY : x->store->ops->checkpoint_prepare(x->store, x->state, CHECKPOINT_CLEAN_STOP);
+        e = x->failed || x->troubled || x->checkpoint_open ? -EBUSY
+                                                           : x->store->ops->checkpoint_prepare(x->store, x->state, CHECKPOINT_CLEAN_STOP);
         if (e == 0)
                 e = x->store->ops->checkpoint_run(x->store);
         if (e == 0)
@@ -267,7 +271,8 @@ void node_wipe(struct node *x) {
 }
 
 void node_damage(struct node *x) {
-        struct op op = {.kind = OP_SETATTR, .setattr = {.ino = INO_ROOT, .mask = SETATTR_MODE, .mode = 0700u | (uint32_t)sim_below(x->sim, 077)}};
+        struct op op = {.kind = OP_SETATTR,
+                        .setattr = {.ino = INO_ROOT, .mask = SETATTR_MODE, .mode = 0700u | (uint32_t)sim_below(x->sim, 077)}};
         struct op_result result = {0};
         struct change_set changes;
 
@@ -432,4 +437,6 @@ void cache_invalidate(struct node *x, const struct change_set *changes) {
                         g_hash_table_remove(x->cache, &changes->items[k].ino);
 }
 
-void cache_clear(struct node *x) { g_hash_table_remove_all(x->cache); }
+void cache_clear(struct node *x) {
+        g_hash_table_remove_all(x->cache);
+}

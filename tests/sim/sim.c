@@ -21,7 +21,9 @@ static uint64_t splitmix(uint64_t *x) {
         return z ^ (z >> 31);
 }
 
-static uint64_t rotate(uint64_t x, unsigned k) { return (x << k) | (x >> (64 - k)); }
+static uint64_t rotate(uint64_t x, unsigned k) {
+        return (x << k) | (x >> (64 - k));
+}
 
 uint64_t sim_draw(struct sim *s) {
         uint64_t a = s->random[0], b = s->random[1], result = a + b;
@@ -32,9 +34,15 @@ uint64_t sim_draw(struct sim *s) {
         return result;
 }
 
-uint64_t sim_below(struct sim *s, uint64_t n) { return n ? (sim_draw(s) >> 11) % n : 0; }
-bool sim_chance(struct sim *s, unsigned percent) { return sim_below(s, 100) < percent; }
-uint64_t sim_between(struct sim *s, uint64_t low, uint64_t high) { return low + sim_below(s, high - low + 1); }
+uint64_t sim_below(struct sim *s, uint64_t n) {
+        return n ? (sim_draw(s) >> 11) % n : 0;
+}
+bool sim_chance(struct sim *s, unsigned percent) {
+        return sim_below(s, 100) < percent;
+}
+uint64_t sim_between(struct sim *s, uint64_t low, uint64_t high) {
+        return low + sim_below(s, high - low + 1);
+}
 
 /* --- virtual time: a heap by (time, order of asking) */
 
@@ -51,9 +59,13 @@ struct sim_queue {
         uint64_t order;
 };
 
-static bool before(const struct timed *a, const struct timed *b) { return a->at != b->at ? a->at < b->at : a->order < b->order; }
+static bool before(const struct timed *a, const struct timed *b) {
+        return a->at != b->at ? a->at < b->at : a->order < b->order;
+}
 
-void sim_after(struct sim *s, uint64_t us, sim_fn fn, void *object, uint64_t value) { sim_after_owned(s, us, fn, object, value, NULL); }
+void sim_after(struct sim *s, uint64_t us, sim_fn fn, void *object, uint64_t value) {
+        sim_after_owned(s, us, fn, object, value, NULL);
+}
 
 void sim_after_owned(struct sim *s, uint64_t us, sim_fn fn, void *object, uint64_t value, void (*free_fn)(void *object)) {
         struct sim_queue *q = s->queue;
@@ -88,11 +100,15 @@ static struct timed queue_pop(struct sim_queue *q) {
         return top;
 }
 
-uint64_t sim_now_ms(const struct sim *s) { return s->now / SIM_MS + 1000; } /* never 0: that means `not armed` */
+uint64_t sim_now_ms(const struct sim *s) {
+        return s->now / SIM_MS + 1000;
+} /* never 0: that means `not armed` */
 
 /* --- telling */
 
-void sim_mix(struct sim *s, uint64_t value) { s->hash = (rotate(s->hash, 5) ^ value) * UINT64_C(0x517cc1b727220a95); }
+void sim_mix(struct sim *s, uint64_t value) {
+        s->hash = (rotate(s->hash, 5) ^ value) * UINT64_C(0x517cc1b727220a95);
+}
 
 void sim_trace(struct sim *s, const char *fmt, ...) {
         va_list ap;
@@ -163,7 +179,8 @@ void sim_run(struct sim *s, const struct sim_config *config) {
         s->history = history_new(s);
         s->net = simnet_new(s);
         nodes_new(s);
-        sim_trace(s, "seed %" G_GUINT64_FORMAT ": %u nodes, %s, %s", config->seed, s->n, sync_level_text(s->level), s->config.store ? "sqlite" : "memory");
+        sim_trace(s, "seed %" G_GUINT64_FORMAT ": %u nodes, %s, %s", config->seed, s->n, sync_level_text(s->level),
+                  s->config.store ? "sqlite" : "memory");
         nodes_found_cluster(s);
         s->clients = clients_new(s);
         nemesis_start(s);

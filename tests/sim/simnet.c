@@ -42,10 +42,10 @@ struct host {
         struct repl_member members[SIM_NODES_MAX]; /* as last told to the daemon */
         size_t n_members;
         struct repl_ring told_ring;
-        uint32_t together; /* who came along into this ring */
-        size_t limit;     /* of a broken ring: what still comes through */
-        bool held;        /* receives nothing until the next ring */
-        unsigned held_type; /* receives nothing from the first message of this type on */
+        uint32_t together;   /* who came along into this ring */
+        size_t limit;        /* of a broken ring: what still comes through */
+        bool held;           /* receives nothing until the next ring */
+        unsigned held_type;  /* receives nothing from the first message of this type on */
         unsigned throw_left; /* of its next messages: how many those who were apart may miss */
 };
 struct simnet {
@@ -359,7 +359,8 @@ static void plan_notices(struct sim *s, struct ring *r, bool early[SIM_NODES_MAX
                 else if (sim_chance(s, 30))
                         sim_probe(s, PROBE_QUORUM_LATE);
                 if (!early[i])
-                        sim_after(s, sim_chance(s, 30) ? sim_between(s, 20 * SIM_MS, 400 * SIM_MS) : sim_between(s, 10, 3000), notice_late, r, i);
+                        sim_after(s, sim_chance(s, 30) ? sim_between(s, 20 * SIM_MS, 400 * SIM_MS) : sim_between(s, 10, 3000), notice_late,
+                                  r, i);
         }
 }
 
@@ -425,7 +426,8 @@ static void break_ring(struct sim *s, struct ring *r) {
         r->holder_until = s->now + (sim_chance(s, 60) ? sim_between(s, 1 * SIM_MS, 80 * SIM_MS) : 0);
         for (unsigned i = 0; i < s->n; i++)
                 if (net->host[i].ring == r)
-                        net->host[i].limit = net->component[i] == net->component[r->holder] ? SIZE_MAX : sim_between(s, net->host[i].at, r->n);
+                        net->host[i].limit =
+                                net->component[i] == net->component[r->holder] ? SIZE_MAX : sim_between(s, net->host[i].at, r->n);
 }
 
 /* Token and consensus time-outs are over: rings for all components whose members are not in the right one. */
@@ -533,11 +535,17 @@ void simnet_hold(struct sim *s, unsigned i, bool all, unsigned type) {
         wake_pump(s, i);
 }
 
-bool simnet_held(const struct sim *s, unsigned i) { return s->net->host[i].held; }
+bool simnet_held(const struct sim *s, unsigned i) {
+        return s->net->host[i].held;
+}
 
-void simnet_short_tails(struct sim *s, bool yes) { s->net->short_tails = yes; }
+void simnet_short_tails(struct sim *s, bool yes) {
+        s->net->short_tails = yes;
+}
 
-bool simnet_is_up(const struct sim *s, unsigned i) { return s->net->host[i].up; }
+bool simnet_is_up(const struct sim *s, unsigned i) {
+        return s->net->host[i].up;
+}
 
 bool simnet_whole(const struct sim *s) {
         const struct ring *r = s->net->host[0].ring;
