@@ -10,7 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PRIMARY_WAIT_MS 5000u /* standalone: the mount is announced when it can be written */
+#define PRIMARY_WAIT_MS 5000u  /* standalone: the mount is announced when it can be written */
+#define DYING_WAIT_US   50000u /* for one that was killed and has not ended */
+#define DYING_TRIES     100u
 #define STOP_FLUSH_MS   5000u
 #define STOP_QUIESCE_MS 2000u
 #define STOP_BUSY_MS    300u /* while the mount is there, busy processes go on beginning operations: that never gets quiet */
@@ -268,7 +270,8 @@ static errint_t start_engine(struct daemon *d, struct fault *f) {
         if (error < 0)
                 return fault_set(f, 1, error, "cannot start: %s", strerror(-error));
         d->engine_started = true;
-        if (d->loaded.read_only || !d->options->standalone.number) /* in a cluster it can be read at once, and written when there is a quorum */
+        if (d->loaded.read_only ||
+            !d->options->standalone.number) /* in a cluster it can be read at once, and written when there is a quorum */
                 return 0;
         (void)clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec += PRIMARY_WAIT_MS / 1000u;
@@ -353,13 +356,26 @@ static errint_t check_mountpoint(const struct options *o, struct fault *f) {
         return error < 0 ? error : mountpoint_check_outside(o->mountpoint, "run directory", o->run_dir.text, f);
 }
 
+/* A killed daemon cannot end while its thread that tells the kernel of a change waits for a directory whose lock a process holds that waits
+ * for this very daemon; the connection ends with the last thread only. So it is cut here. */
+static errint_t open_rundir(struct daemon *d, struct fault *f) {
+        const char *path = d->options->run_dir.text;
+        errint_t error = rundir_open(path, &d->rundir, f);
+
+        for (unsigned tries = 0; error == -EBUSY && tries < DYING_TRIES && rundir_holder_is_dying(path); tries++) {
+                mountpoint_abort(d->options->mountpoint);
+                (void)usleep(DYING_WAIT_US);
+                error = rundir_open(path, &d->rundir, f);
+        }
+        return error;
+}
+
 errint_t daemon_start(struct daemon *d, struct fault *f) {
         errint_t error;
 
         the_daemon = d;
         d->started_ms = env_monotonic_ns(env_system()) / 1000000u;
-        if ((error = rundir_open(d->options->run_dir.text, &d->rundir, f)) < 0 || (error = start_logging(d, f)) < 0 ||
-            (error = check_mountpoint(d->options, f)) < 0)
+        if ((error = open_rundir(d, f)) < 0 || (error = start_logging(d, f)) < 0 || (error = check_mountpoint(d->options, f)) < 0)
                 return error;
         mountpoint_warn_hidden(d->options->mountpoint);
         rundir_dump_on_assert(d->rundir, d->trace);

@@ -53,6 +53,7 @@ struct rundir;
 errint_t rundir_open(const char *path, struct rundir **ret, struct fault *f); /* made if missing; locked */
 void rundir_close(struct rundir *r);                                          /* pid file removed; the directory too if it was made here and is empty */
 const char *rundir_path(const struct rundir *r);
+bool rundir_holder_is_dying(const char *path); /* killed, but a thread of it still sits in the kernel */
 /* trace.txt there gets the trace ring when an assertion fails. */
 void rundir_dump_on_assert(const struct rundir *r, struct trace_ring *trace);
 
@@ -66,6 +67,7 @@ void logging_discard(void); /* the start failed and was told: removes a log file
 
 /* mountpoint.c: a directory, not mounted by a living daemon; a dead mount is detached. A warning when files are hidden by the mount. */
 errint_t mountpoint_check(const char *path, struct fault *f);
+void mountpoint_abort(const char *path); /* cuts the connection of the coteried that is mounted there, if one is */
 void mountpoint_warn_hidden(const char *path);
 /* What the daemon needs while it is mounted (the database, say) must not lie where the mount hides it. */
 errint_t mountpoint_check_outside(const char *path, const char *what, const char *place, struct fault *f);

@@ -64,6 +64,11 @@ static bool is_dead_mount(const char *path) {
         return statfs(path, &st) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
 }
 
+void mountpoint_abort(const char *path) {
+        if (is_coterie_mount(path))
+                (void)umount2(path, MNT_FORCE); /* in use: not unmounted, but cut off, which is what is wanted */
+}
+
 /* Before anything is written for a mount that cannot be. */
 static errint_t fuse_device_check(struct fault *f) {
         struct stat st;

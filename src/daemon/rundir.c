@@ -45,6 +45,24 @@ static long read_pid(int fd) {
         return strtol(text, NULL, 10);
 }
 
+bool rundir_holder_is_dying(const char *path) {
+        char name[4096], text[512];
+
+        (void)snprintf(name, sizeof(name), "%s/" PID_FILE, path);
+        cleanup_fd int fd = open(name, O_RDONLY | O_CLOEXEC);
+        long pid = fd >= 0 ? read_pid(fd) : 0;
+        if (pid <= 0)
+                return false;
+        (void)snprintf(name, sizeof(name), "/proc/%ld/stat", pid);
+        cleanup_fd int stat_fd = open(name, O_RDONLY | O_CLOEXEC);
+        ssize_t n = stat_fd >= 0 ? read(stat_fd, text, sizeof(text) - 1) : -1;
+        if (n <= 0)
+                return false;
+        text[n] = '\0';
+        const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
+        return end && (strncmp(end, ") Z", 3) == 0 || strncmp(end, ") X", 3) == 0);
+}
+
 static errint_t lock_pid_file(struct rundir *r, struct fault *f) {
         struct stat held, named;
 

@@ -57,17 +57,27 @@ class Cluster:
         done = self.coterie(node, 'status', '--json', check=False)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
+    def stacks(self, node):
+        """Where the threads of the node's daemon wait in the kernel."""
+        done = self.inside(node, 'sh', '-c', 'for t in /proc/[0-9]*/task/*; do grep -qs "^coteried$" ${t%/task/*}/comm && '
+                           'echo "$t $(cat $t/comm) $(sed -n s/^State://p $t/status | head -1): $(sed s/+.*// $t/stack | tr "\\n" " ")"; done', check=False)
+        return done.stdout
+
     def logs(self):
         out = []
         for n in range(1, self.count + 1):
-            for name, path in (('coteried', self.mnt(n).parent / 'run/coterie/coteried.log'), ('corosync', self.dir / ('node%d/log/corosync.log' % n))):
+            for name, path in (('start', self.dir / ('node%d/daemon.log' % n)), ('coteried', self.mnt(n).parent / 'run/coterie/coteried.log'), ('corosync', self.dir / ('node%d/log/corosync.log' % n))):
                 try:
                     lines = path.read_text(errors='replace').splitlines()[-25:]
                 except OSError:
                     continue
                 out.append('--- node %d, %s\n%s' % (n, name, '\n'.join(lines)))
-            trace = self.coterie(n, 'trace', check=False)
-            out.append('--- node %d, trace\n%s' % (n, '\n'.join(trace.stdout.splitlines()[-25:])))
+            out.append('--- node %d, daemon\n%s' % (n, self.stacks(n)))
+            try:
+                trace = self.coterie(n, 'trace', check=False, timeout=3)
+                out.append('--- node %d, trace\n%s' % (n, '\n'.join(trace.stdout.splitlines()[-25:])))
+            except subprocess.TimeoutExpired:
+                out.append('--- node %d, trace: no answer' % n)
         return '\n'.join(out)
 
     # --- waiting; returns how long it took
