@@ -220,6 +220,47 @@ START_TEST(lost_contents_are_written_again) {
 }
 END_TEST
 
+/* A power cut takes an early record and leaves later ones; then the same operation comes again, byte for byte, as another member would send
+ * it. What lies behind it on the disk is of a life that is over. */
+static errint_t numbered(struct rig *r, unsigned i) {
+        uint8_t value[500];
+        memset(value, (int)i + 1, sizeof(value));
+        return i == 0 ? rig_create(r, "f", S_IFREG | 0644) : rig_setxattr(r, "f", "user.x", value, sizeof(value));
+}
+START_TEST(records_of_an_earlier_life) {
+        unsigned first_lost = 0;
+        for (uint64_t seed = 0; seed < 200; seed++) {
+                struct bed b;
+                bed_begin(&b, 64 * KIB);
+                if (seed % 2) { /* in the half that a checkpoint moved to */
+                        OK(rig_create(&b.r, "x", S_IFREG | 0644));
+                        OK(rig_checkpoint(&b.r, CHECKPOINT_NORMAL));
+                }
+                uint64_t base = b.r.state.pos.seq;
+                simdisk_settle(b.disk);
+                for (unsigned i = 0; i < 6; i++)
+                        OK(numbered(&b.r, i));
+                OK(rig_write_out(&b.r));
+                rig_close(&b.r);
+                simdisk_crash(b.disk, &(struct simdisk_crash){.at = SIMDISK_NOW, .keep = SIMDISK_TORN, .seed = seed});
+                OK(rig_open(&b.r));
+                OK(rig_verify(&b.r, base, base + 6));
+                uint64_t lived = b.r.state.pos.seq - base;
+                if (lived < 6) {
+                        b.r.number = base + lived;
+                        OK(numbered(&b.r, (unsigned)lived));
+                        OK(rig_write_out(&b.r));
+                        bed_kill(&b);
+                        OK(rig_open(&b.r));
+                        OK(rig_verify(&b.r, base + lived + 1, base + lived + 1));
+                        first_lost += lived == 0;
+                }
+                bed_end(&b);
+        }
+        ck_assert_uint_ge(first_lost, 20);
+}
+END_TEST
+
 /* Damaged content is not served: the file is there, empty, closed, and named; the check says where it is. */
 static void remember_line(void *ctx, const char *line) {
         (void)snprintf(ctx, 512, "%s", line);
@@ -359,6 +400,7 @@ static Suite *suite_store(void) {
         tcase_add_test(t, a_full_log_waits);
         tcase_add_test(t, odd_contents);
         tcase_add_test(t, lost_contents_are_written_again);
+        tcase_add_test(t, records_of_an_earlier_life);
         tcase_add_test(t, damaged_content_is_named);
         tcase_add_test(t, check_writes_nothing);
         tcase_add_test(t, check_of_a_running_one);
