@@ -36,11 +36,13 @@ static bool fill(void *ctx, const char *name, size_t len, uint64_t cookie, uint3
 }
 
 /* Nothing was sent to anybody: what `plus` counted as looked up is given back. */
-static void undo_lookups(const struct listing *l, struct fs *fs) {
+static void undo_lookups(const struct listing *l) {
         for (size_t at = 0; at < l->used;) {
                 const struct fuse_direntplus *d = (const struct fuse_direntplus *)(const void *)(l->out + at);
-                if (d->entry_out.nodeid != 0)
-                        fs_forget(fs, d->entry_out.nodeid, 1);
+                if (d->entry_out.nodeid != 0) {
+                        notify_forgotten(l->edge->notify, d->entry_out.nodeid, 1);
+                        fs_forget(l->edge->config.fs, d->entry_out.nodeid, 1);
+                }
                 at += FUSE_DIRENTPLUS_SIZE(d);
         }
 }
@@ -60,7 +62,7 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, uint64_
                 return;
         }
         if (fuse_reply_buf(req, l.out, l.used) < 0 && plus)
-                undo_lookups(&l, e->config.fs);
+                undo_lookups(&l);
 }
 
 void edge_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi) {

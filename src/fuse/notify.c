@@ -103,6 +103,15 @@ static bool listed_before(const struct change_set *s, size_t i, uint64_t ino) {
         return false;
 }
 
+static bool goes_away(const struct change_set *s, const struct change *c) {
+        if (c->kind != CHANGE_ENTRY_DEL || !c->is_dir)
+                return c->kind == CHANGE_ENTRY_DEL;
+        for (size_t i = 0; i < s->n; i++)
+                if (s->items[i].kind == CHANGE_INODE_GONE && s->items[i].ino == c->ino)
+                        return true;
+        return false;
+}
+
 static void want_entry(struct notify *n, struct batch *b, const struct change_set *s, size_t i) {
         const struct change *c = &s->items[i];
         if (n->edge->entry_valid_s == 0) { /* the kernel asks for names each time */
@@ -111,7 +120,9 @@ static void want_entry(struct notify *n, struct batch *b, const struct change_se
                 return;
         }
         PRE(c->name_len <= LIMIT_NAME);
-        queue_add(&n->names, task_new(c->parent, b, c->name, c->name_len)); /* and the directory after it */
+        struct task *t = task_new(c->parent, b, c->name, c->name_len);
+        t->drop = goes_away(s, c);
+        queue_add(&n->names, t); /* and the directory after it */
         pthread_cond_signal(&n->name_work);
 }
 
@@ -186,11 +197,11 @@ void notify_all(struct notify *n, void (*done)(void *ctx, uint64_t seq), void *c
 }
 
 void notify_known(struct notify *n, uint64_t ino) {
-        seen_mark(n->seen, ino, notify_now_ns());
+        known_add(n->known, ino);
 }
 
-void notify_forgotten(struct notify *n, uint64_t ino) {
-        seen_forgotten(n->seen, ino, notify_now_ns());
+void notify_forgotten(struct notify *n, uint64_t ino, uint64_t count) {
+        known_forget(n->known, ino, count);
 }
 
 uint64_t notify_generation(const struct notify *n) {
@@ -206,7 +217,7 @@ uint64_t notify_seq(const struct notify *n) {
 struct notify *notify_start(struct fuse_edge *e) {
         struct notify *n = NEW(struct notify);
         n->edge = e;
-        n->seen = seen_new();
+        n->known = known_new();
         atomic_init(&n->generation, 1);
         pthread_mutex_init(&n->lock, NULL);
         pthread_cond_init(&n->inode_work, NULL);
@@ -254,7 +265,7 @@ void notify_stop(struct notify *n) {
 
 void notify_free(struct notify *n) {
         queue_clear(&n->doubts);
-        seen_free(n->seen);
+        known_free(n->known);
         pthread_mutex_destroy(&n->lock);
         pthread_cond_destroy(&n->inode_work);
         pthread_cond_destroy(&n->name_work);

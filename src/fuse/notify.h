@@ -12,10 +12,14 @@
  * - the inodes of a change set are notified behind a fence: when every worker that was building or writing such an answer has finished
  *   (`active`; they are answered from memory). Answers that are given by other threads (to CREATE, SETATTR …) are checked after they
  *   were written (recheck in reply.c);
- * - an inode that the kernel was told of a moment ago (seen.h) and does not know is in doubt: notified again until it is known, and if
- *   that takes long, the epoch is raised, so that whoever comes by its name asks again;
- * - names and listings need none of this: both are put in under the directory's lock, which expiring a name takes. The listing is
- *   dropped after that. Where names are not expired (no epochs), listings are not cached. */
+ * - an inode that was answered and not forgotten (known.h), and that the kernel says not to know, is in doubt: it is notified again until it
+ *   is known or its FORGET comes, and if that takes long, the epoch is raised, so that whoever comes by its name asks again;
+ * - listings, and names that the kernel did not know, need none of this: they are put in under the directory's lock, which notifying a
+ *   name takes. The listing is dropped after that. Where names are not notified (no epochs), listings are not cached.
+ *
+ * A name that the kernel knows and asks for again is confirmed without that lock, so that expiring it may come too early. Hence a name
+ * that goes away is not expired but dropped: what is confirmed afterwards is no longer found. That would take mounts below it along, so a
+ * directory that lives on under another name is expired only; whoever asks for the other name makes the kernel move it. */
 #pragma once
 
 #include "edge.h"
@@ -28,9 +32,9 @@ uint64_t notify_seq(const struct notify *n);        /* of the last change set */
 void notify_changes(struct notify *n, const struct change_set *changes, uint64_t seq, bool local, void (*done)(void *ctx, uint64_t seq), void *ctx);
 void notify_inode(struct notify *n, uint64_t ino, int64_t offset); /* offset: as below, to the end */
 void notify_all(struct notify *n, void (*done)(void *ctx, uint64_t seq), void *ctx);
-void notify_known(struct notify *n, uint64_t ino);     /* is about to be told to the kernel */
-void notify_forgotten(struct notify *n, uint64_t ino); /* a FORGET came */
+void notify_known(struct notify *n, uint64_t ino);               /* is about to be answered as an entry */
+void notify_forgotten(struct notify *n, uint64_t ino, uint64_t count); /* a FORGET came, or the answer did not arrive */
 /* The messages of the kernel's interface; offset -1: attributes alone; length 0: to the end. */
 errint_t notify_send_inode(struct fuse_edge *e, uint64_t ino, int64_t offset, int64_t length);
-errint_t notify_send_expire(struct fuse_edge *e, uint64_t parent, const char *name, size_t len);
+errint_t notify_send_name(struct fuse_edge *e, uint64_t parent, const char *name, size_t len, bool drop);
 errint_t notify_send_epoch(struct fuse_edge *e);

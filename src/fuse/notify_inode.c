@@ -11,9 +11,9 @@ static void pause_ns(long ns) {
         (void)nanosleep(&(struct timespec){.tv_nsec = ns}, NULL); /* too short a pause is looked at again */
 }
 
-/* The kernel does not know the inode, but was told of it so recently that it may be about to. */
+/* The kernel does not know the inode, but either is about to or is about to say that it has forgotten it. */
 static bool in_doubt(const struct notify *n, uint64_t ino, errint_t error) {
-        return error == -ENOENT && seen_recently(n->seen, ino, notify_now_ns());
+        return error == -ENOENT && known_has(n->known, ino);
 }
 
 void notify_inode_surely(struct notify *n, uint64_t ino, int64_t offset, int64_t length) {
@@ -55,20 +55,15 @@ void notify_doubts(struct notify *n) {
 
 /* --- everything: another history was taken over --- */
 
-static bool forget_one(void *ctx, uint64_t ino) {
-        struct notify *n = ctx;
-        errint_t r = notify_send_inode(n->edge, ino, 0, 0);
-        if (in_doubt(n, ino, r)) {
-                notify_inode_surely(n, ino, 0, 0);
-                return true;
-        }
-        return r != -ENOENT;
+static void forget_one(void *ctx, uint64_t ino) {
+        notify_inode_surely(ctx, ino, 0, 0);
 }
 
 static void forget_all(struct notify *n) {
         if (n->edge->epoch)
                 (void)notify_send_epoch(n->edge); /* fails only when the session is ending */
-        seen_each(n->seen, forget_one, n);
+        forget_one(n, INO_ROOT);                  /* which is known without having been answered */
+        known_each(n->known, forget_one, n);
 }
 
 /* --- the fence --- */

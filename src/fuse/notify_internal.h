@@ -3,7 +3,7 @@
 
 #include "notify.h"
 
-#include "seen.h"
+#include "known.h"
 
 #define INODE_THREADS 2u
 #define NAME_THREADS 4u
@@ -28,6 +28,7 @@ struct task {
         uint64_t queued_ns;
         struct batch *batch; /* NULL: nobody waits; of a running name: an epoch has settled it */
         struct task *next;
+        bool drop; /* a name: not only asked for again */
         uint8_t name_len;
         char name[];
 };
@@ -37,7 +38,7 @@ struct slot { /* a thread that expires names, and what it is at */
 };
 struct notify {
         struct fuse_edge *edge;
-        struct seen *seen;
+        struct known *known;
         _Atomic uint64_t generation, seq;
         pthread_mutex_t lock; /* guards all that follows */
         pthread_cond_t inode_work, name_work, monitor_work;

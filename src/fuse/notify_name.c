@@ -1,4 +1,4 @@
-/* notify_name.c: expiring names, each followed by its directory's listing; the monitor that does not let them wait. */
+/* notify_name.c: expiring and dropping names, each followed by its directory's listing; the monitor that does not let them wait. */
 #include "notify_internal.h"
 
 #include "base/log.h"
@@ -36,7 +36,7 @@ void *notify_name_main(void *arg) {
                 *slot = (struct slot){.task = t, .started_ns = notify_now_ns()};
                 monitor_wake(n);
                 pthread_mutex_unlock(&n->lock);
-                (void)notify_send_expire(n->edge, t->ino, t->name, t->name_len); /* ENOENT: not cached */
+                (void)notify_send_name(n->edge, t->ino, t->name, t->name_len, t->drop); /* ENOENT: not cached */
                 notify_inode_surely(n, t->ino, 0, 0);
                 pthread_mutex_lock(&n->lock);
                 slot->task = NULL;

@@ -22,8 +22,8 @@ errint_t notify_send_inode(struct fuse_edge *e, uint64_t ino, int64_t offset, in
         return send(e, FUSE_NOTIFY_INVAL_INODE, iov, 2);
 }
 
-errint_t notify_send_expire(struct fuse_edge *e, uint64_t parent, const char *name, size_t len) {
-        struct fuse_notify_inval_entry_out out = {.parent = parent, .namelen = (uint32_t)len, .flags = FUSE_EXPIRE_ONLY};
+errint_t notify_send_name(struct fuse_edge *e, uint64_t parent, const char *name, size_t len, bool drop) {
+        struct fuse_notify_inval_entry_out out = {.parent = parent, .namelen = (uint32_t)len, .flags = drop ? 0 : FUSE_EXPIRE_ONLY};
         char text[LIMIT_NAME + 1];
         memcpy(text, name, len);
         text[len] = '\0'; /* the kernel wants it, and counts it in the message alone */

@@ -165,6 +165,12 @@ static void nothing_err(struct fs_reply *r, int error) {
 static const struct fs_reply_ops nothing_ops = {.err = nothing_err};
 static struct fs_reply nothing = {.ops = &nothing_ops};
 
+static void undo_entry(const struct edge_req *q, uint64_t ino) {
+        if (q->req)
+                notify_forgotten(q->edge->notify, ino, 1);
+        fs_forget(q->fs, ino, 1);
+}
+
 static void undo_open(const struct edge_req *q, uint64_t ino, uint64_t fh) {
         if (q->is_dir)
                 fs_releasedir(q->fs, ino, fh, &nothing);
@@ -241,7 +247,7 @@ static void reply_entry(struct fs_reply *r, const struct fs_entry *entry) {
                 if (out.attr_valid != 0 && out.nodeid != 0)
                         recheck(q.edge, entry->ino, entry->seq);
         } else if (entry->ino != 0) {
-                fs_forget(q.fs, entry->ino, 1);
+                undo_entry(&q, entry->ino);
         }
 }
 
@@ -280,7 +286,7 @@ static void reply_create(struct fs_reply *r, const struct fs_entry *entry, const
                 return;
         }
         undo_open(&q, entry->ino, o->fh);
-        fs_forget(q.fs, entry->ino, 1);
+        undo_entry(&q, entry->ino);
 }
 
 static void reply_write(struct fs_reply *r, size_t n) {

@@ -43,7 +43,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name) {
 
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n) {
         struct fuse_edge *e = fuse_req_userdata(req);
-        notify_forgotten(e->notify, ino);
+        notify_forgotten(e->notify, ino, n);
         fs_forget(e->config.fs, ino, n);
         fuse_reply_none(req);
 }
@@ -51,7 +51,7 @@ static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n) {
 static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets) {
         struct fuse_edge *e = fuse_req_userdata(req);
         for (size_t i = 0; i < count; i++) {
-                notify_forgotten(e->notify, forgets[i].ino);
+                notify_forgotten(e->notify, forgets[i].ino, forgets[i].nlookup);
                 fs_forget(e->config.fs, forgets[i].ino, forgets[i].nlookup);
         }
         fuse_reply_none(req);

@@ -68,6 +68,7 @@ int fixture_wait_exit(pid_t pid, int timeout_ms); /* exit status, 128 + signal, 
 
 #define op_name_of(text_) ((struct op_name){.text = (text_), .len = strlen(text_)})
 
+Suite *suite_known(void);
 Suite *suite_mount(void);
 Suite *suite_requests(void);
 Suite *suite_notify(void);

@@ -28,6 +28,7 @@ int main(void) {
                 return skip("no mount namespace of our own can be made");
         log_set_level(LOG_LEVEL_WARNING);
         SRunner *runner = srunner_create(suite_mount());
+        srunner_add_suite(runner, suite_known());
         srunner_add_suite(runner, suite_requests());
         srunner_add_suite(runner, suite_notify());
         srunner_add_suite(runner, suite_local());

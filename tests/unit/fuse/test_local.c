@@ -2,6 +2,8 @@
  * operation it must know everything: random operations, and after each one what the kernel says is compared with the truth. */
 #include "fixture.h"
 
+#include "notify_internal.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -282,6 +284,26 @@ static const struct {
         {"a second", do_nothing_for_a_second},
 };
 
+static void count_known(void *ctx, uint64_t ino) {
+        (void)ino;
+        ++*(unsigned *)ctx;
+}
+
+/* When the kernel has dropped its caches, the edge must know of nothing: its counts are the kernel's. */
+static void nothing_known(void) {
+        unsigned n = 1;
+        for (int i = 0; i < 100 && n > 0; i++) {
+                int fd = open("/proc/sys/vm/drop_caches", O_WRONLY);
+                ck_assert_int_ge(fd, 0);
+                ck_assert_int_eq(write(fd, "2", 1), 1);
+                close(fd);
+                usleep(10000);
+                n = 0;
+                known_each(f.edge->notify->known, count_known, &n);
+        }
+        ck_assert_uint_eq(n, 0);
+}
+
 static void run(uint64_t from) {
         seed = from;
         umask(0);
@@ -300,6 +322,7 @@ static void run(uint64_t from) {
         for (unsigned i = 0; i < N_OPEN; i++)
                 if (fds[i] >= 0)
                         close(fds[i]);
+        nothing_known();
         fixture_stop(&f);
 }
 
