@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks docs/model/coterie.pml with spin (Debian: spin, gcc). Usage: run.sh [WORK-DIRECTORY]. Exhaustive within the bounds; a few minutes
-# and about 4 GB. The rules must hold, and each shortcut must be found to lose an acknowledged operation.
+# and about 2 GB; FULL=1 in the environment for the large ones. The rules must hold, and the shortcuts that can be met within such
+# bounds must be found to lose an acknowledged operation.
 set -eu
 model=$(cd "$(dirname "$0")" && pwd)/coterie.pml
 work=${1:-$(mktemp -d)}
@@ -26,11 +27,12 @@ check() {
     [ "$got" = "$want" ] || { tail -20 "$name.log"; exit 1; }
 }
 
-check rules holds -DVIEWS=3 -DOPS=2 -DCRASHES=0
-check rules-crash holds -DVIEWS=3 -DOPS=1 -DCRASHES=2
-check no-promise fails -DVIEWS=3 -DOPS=2 -DCRASHES=0 -DNOPROMISE
-check self-acknowledged fails -DVIEWS=3 -DOPS=2 -DCRASHES=0 -DSELFACK
-check no-digest fails -DVIEWS=3 -DOPS=2 -DCRASHES=0 -DNODIGEST
-check at-activation fails -DVIEWS=4 -DOPS=2 -DCRASHES=0 -DATACTIVATION
-check highest-sequence fails -DVIEWS=3 -DOPS=3 -DCRASHES=0 -DMAXSEQ
-check majority fails -DVIEWS=3 -DOPS=3 -DCRASHES=0 -DMAJORITY
+# What must fail is looked for in views of the members where it can be met; the rules must hold there too.
+check rules holds -DVIEWS=2 -DOPS=2
+check self-acknowledged fails -DVIEWS=2 -DOPS=2 -DSELFACK
+check rules-four-views holds -DVIEWS=4 -DOPS=2 -DCUTS=0 -DONLY=3 -DTHEN=6 -DLAST=3
+check no-promise fails -DVIEWS=4 -DOPS=2 -DCUTS=0 -DONLY=3 -DTHEN=6 -DLAST=3 -DNOPROMISE
+if [ "${FULL:-0}" = 1 ]; then # up to an hour and 12 GB each
+    check rules-three-operations holds -DVIEWS=2 -DOPS=3 -DONLY=6
+    check rules-cold holds -DVIEWS=2 -DOPS=2 -DCOLD
+fi
