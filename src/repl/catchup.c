@@ -322,22 +322,23 @@ void catchup_replaced(struct repl *r) {
                 reached(r);
 }
 
-/* After a restart what we had applied and what was not stable lies in our log alone: the operations of our last adopted epoch. */
+/* After a restart what we had applied and what was not stable lies in our log alone: the operations of our last adopted epoch. How far back
+ * the log reaches is not known: it is asked for more and for fewer until the most that it has is found. */
 static void read_conflicts(struct repl *r) {
         struct catchup *c = r->catchup;
         uint64_t end = r->recent_first - 1;
-        c->conflict_span = MIN_OF(c->conflict_span, end);
-        if (c->conflict_span == 0) {
-                c->conflict_tag = 0;
-                c->stage = CATCHUP_BUILT;
-                catchup_step(r);
-                return;
-        }
+        order_queue_drop(&c->conflicts);
         c->conflict_tag = ++r->next_tag;
         struct repl_effect *e = repl_effect(r, EFFECT_READ_LOG);
         e->read_log.tag = c->conflict_tag;
         e->read_log.from_seq = end - c->conflict_span + 1;
         e->read_log.to_seq = end;
+}
+
+static void conflicts_read(struct repl *r) {
+        r->catchup->conflict_tag = 0;
+        r->catchup->stage = CATCHUP_BUILT;
+        catchup_step(r);
 }
 
 bool catchup_reads(const struct repl *r, uint64_t tag) {
@@ -352,20 +353,28 @@ void catchup_log_part(struct repl *r, const struct repl_event *ev) {
                                     opbuf_new(ev->log_part.head, ev->log_part.head_len, ev->log_part.payload, ev->log_part.payload_len));
                 return;
         }
-        if (ev->log_part.error == -ENOENT) { /* it does not reach back so far: what it has is further on */
+        if (ev->log_part.error == 0)
+                c->conflict_good = c->conflict_span;
+        else
+                c->conflict_bad = c->conflict_span;
+        if (c->conflict_bad == 0 || (c->conflict_span == c->conflict_good && c->conflict_good + 1 >= c->conflict_bad)) {
+                conflicts_read(r); /* what came with this answer is all there is */
+        } else if (c->conflict_bad == 1) {
                 order_queue_drop(&c->conflicts);
-                c->conflict_span /= 2;
+                conflicts_read(r);
+        } else {
+                c->conflict_span = MAX_OF((c->conflict_good + c->conflict_bad) / 2, UINT64_C(1));
                 read_conflicts(r);
-                return;
         }
-        c->conflict_tag = 0;
-        c->stage = CATCHUP_BUILT;
-        catchup_step(r);
 }
 
 void catchup_built(struct repl *r) {
         struct catchup *c = r->catchup;
         c->stage = CATCHUP_CONFLICTS;
-        c->conflict_span = r->stable + 1 >= r->recent_first ? 0 : CONFLICT_SPAN; /* what is stable cannot be lacking */
-        read_conflicts(r);
+        c->conflict_good = c->conflict_bad = 0;
+        c->conflict_span = r->stable + 1 >= r->recent_first ? 0 : MIN_OF((uint64_t)CONFLICT_SPAN, r->recent_first - 1);
+        if (c->conflict_span == 0) /* what is stable cannot be lacking */
+                conflicts_read(r);
+        else
+                read_conflicts(r);
 }

@@ -43,7 +43,8 @@ struct catchup {
 
         struct state built;
         bool has_built;
-        uint64_t conflict_tag, conflict_span;
+        uint64_t conflict_tag;
+        uint64_t conflict_span, conflict_good, conflict_bad; /* operations asked of our log; the most it had; the fewest it had not all */
         struct op_queue conflicts;
 };
 

@@ -283,25 +283,33 @@ START_TEST(unacknowledged_operation_of_the_losing_side) {
 }
 END_TEST
 
-START_TEST(conflict_after_a_restart_comes_from_the_log) {
-        struct hcluster c;
-        three(&c);
-        work(&c, 0, 2, "a");
-        (void)hc_mkdir(&c, 2, "alone");
-        while (hc_deliver(&c, 2))
-                hc_events(&c, 2);
-        c.nodes[0].at = c.nodes[1].at = c.nodes[0].view->n_queue;
-        hc_crash(&c, 2);
-        hc_view(&c, HC_SET(0, 1));
-        hc_settle(&c);
-        work(&c, 0, 1, "b");
-        hc_boot(&c, 2);
-        hc_view(&c, ALL3);
-        hc_settle(&c);
-        hc_alike(&c, ALL3);
-        ck_assert_uint_eq(c.nodes[2].n_conflicts, 1);
-        ck_assert(!hc_has(&c, 2, "alone"));
-        hc_done(&c);
+START_TEST(conflicts_after_a_restart_come_from_the_log) {
+        for (unsigned n = 1; n <= 12; n++) { /* however far the log reaches back */
+                struct hcluster c;
+                three(&c);
+                work(&c, 0, 5, "a");
+                for (unsigned k = 0; k < n; k++) {
+                        char name[20];
+                        snprintf(name, sizeof(name), "alone%u", k);
+                        (void)hc_mkdir(&c, 2, name);
+                        while (hc_deliver(&c, 2))
+                                hc_events(&c, 2);
+                }
+                ck_assert_uint_eq(c.nodes[2].state.pos.seq, 5 + n);
+                c.nodes[0].at = c.nodes[1].at = c.nodes[0].view->n_queue;
+                hc_crash(&c, 2);
+                c.nodes[2].log_from = 6;
+                hc_view(&c, HC_SET(0, 1));
+                hc_settle(&c);
+                work(&c, 0, 1, "b");
+                hc_boot(&c, 2);
+                hc_view(&c, ALL3);
+                hc_settle(&c);
+                hc_alike(&c, ALL3);
+                ck_assert_uint_eq(c.nodes[2].n_conflicts, n);
+                ck_assert(!hc_has(&c, 2, "alone0"));
+                hc_done(&c);
+        }
 }
 END_TEST
 
@@ -572,7 +580,7 @@ Suite *suite_cluster(void) {
         tcase_add_test(t, only_what_differs_travels);
         tcase_add_test(t, late_newcomer_under_load);
         tcase_add_test(t, unacknowledged_operation_of_the_losing_side);
-        tcase_add_test(t, conflict_after_a_restart_comes_from_the_log);
+        tcase_add_test(t, conflicts_after_a_restart_come_from_the_log);
         tcase_add_test(t, sent_again_when_absent_and_looked_up_when_present);
         tcase_add_test(t, silent_member_is_expelled_and_comes_back);
         tcase_add_test(t, stopped_member_does_not_stall_a_view_change);
