@@ -332,10 +332,10 @@ errint_t oplog_set_level(struct oplog *l, enum sync_level level, enum sync_metho
         return 0;
 }
 
-void oplog_drop_pending(struct oplog *l) {
+void oplog_drop_pending(struct oplog *l, uint64_t seq) {
         HOLD(&l->lock);
         span_free(&l->parked);
-        l->pending.seq = l->seq_written;
+        l->pending.seq = l->seq_written = seq;
         struct oplog_walk walk = l->walk_written;
         begin_at(l, l->half, l->end_written, &walk, true); /* a reader looks there, and nothing that counts lies there */
         l->writes_flushed = l->writes;

@@ -94,4 +94,5 @@ uint64_t oplog_record_room(size_t head_len, size_t payload_len, size_t n_extents
 errint_t oplog_read(struct oplog *l, uint64_t log_offset, uint32_t log_len, struct oplog_record *ret, void **ret_buffer);
 /* Flushes first; next record on a fresh page. -EINVAL: nothing changed. */
 errint_t oplog_set_level(struct oplog *l, enum sync_level level, enum sync_method method, bool direct, uint32_t padding);
-void oplog_drop_pending(struct oplog *l); /* after trouble: the home has them; what follows starts behind a restart record */
+/* After trouble, and when another history was taken over: the home has everything up to `seq`; what follows starts behind a restart record. */
+void oplog_drop_pending(struct oplog *l, uint64_t seq);

@@ -280,7 +280,7 @@ static void after_success(struct sqlite_store *s, struct capture *c) {
         s->other_free = true;
         index_clear(s, 0);
         index_clear(s, 1);
-        oplog_drop_pending(s->log);
+        oplog_drop_pending(s->log, c->meta.pos.seq);
         oplog_start(s->log, s->half, s->salt[s->half], 0, 0);
         s->replacing = false;
         s->content_ok_seq = c->meta.pos.seq;

@@ -132,7 +132,7 @@ START_TEST(what_was_dropped_is_gone) {
                 logrig_append(l, i, 93, 0);
         ck_assert_int_eq(failpoint_set("store.log.write=ENOSPC@1"), 0);
         ck_assert_int_eq(oplog_write_out(l, NULL), -ENOSPC);
-        oplog_drop_pending(l);
+        oplog_drop_pending(l, 1);
         for (uint64_t i = 2; i < 100; i++) {
                 struct oplog_record other = logrig_op(i, 50 + i % 7, 0), back;
                 void *buffer = NULL;
