@@ -85,10 +85,14 @@ void fs_open(struct fs *fs, const struct fs_caller *c, uint64_t ino, int flags, 
 
 /* --- reading */
 
-static void read_text(const struct enc *text, uint64_t offset, size_t n, struct fs_reply *r) {
+/* With the reply under way the kernel may already release the handle: a reader that has what it wanted closes. */
+static void read_text(struct handle *h, uint64_t offset, size_t n, struct fs_reply *r) {
+        const struct enc *text = &h->text;
         size_t at = offset < text->len ? (size_t)offset : text->len;
         struct iovec iov = {.iov_base = text->data + at, .iov_len = MIN_OF(n, text->len - at)};
+        (void)handle_ref(h);
         r->ops->data(r, &iov, iov.iov_len > 0 ? 1 : 0);
+        handle_unref(h);
 }
 
 void fs_read(struct fs *fs, uint64_t ino, uint64_t fh, uint64_t offset, size_t n, struct fs_reply *r) {
@@ -97,7 +101,7 @@ void fs_read(struct fs *fs, uint64_t ino, uint64_t fh, uint64_t offset, size_t n
         (void)ino;
         fs_count(fs, METRIC_READS, 1);
         if (h->kind == HANDLE_VIRTUAL) {
-                read_text(&h->text, offset, n, r);
+                read_text(h, offset, n, r);
                 return;
         }
         errint_t error = node_content(h->node, &content);

@@ -89,6 +89,33 @@ START_TEST(texts) {
 }
 END_TEST
 
+/* A reader that has what it wanted closes, and the kernel's RELEASE is served before the thread that answered has returned. */
+struct closing_reader {
+        struct fs_reply reply;
+        struct fake *k;
+        uint64_t ino, fh;
+        char got[64];
+};
+static void closes_meanwhile(struct fs_reply *r, const struct iovec *iov, int n) {
+        struct closing_reader *c = CONTAINER_OF(r, struct closing_reader, reply);
+        ck_assert_int_eq(n, 1);
+        do_release(c->k, c->ino, c->fh);
+        memcpy(c->got, iov->iov_base, MIN_OF(iov->iov_len, sizeof(c->got) - 1));
+}
+
+START_TEST(closed_during_the_reply) {
+        static const struct fs_reply_ops ops = {.data = closes_meanwhile};
+        struct fake *k = fake_new(FAKE_AT_ONCE);
+        struct fs_entry dir, e;
+        ck_assert_int_eq(do_lookup(k, INO_ROOT, FS_VIRTUAL_DIR, &dir), 0);
+        ck_assert_int_eq(do_lookup(k, dir.ino, "status", &e), 0);
+        struct closing_reader c = {.reply = {.ops = &ops}, .k = k, .ino = e.ino, .fh = do_open(k, e.ino, O_RDONLY)};
+        fs_read(k->fs, e.ino, c.fh, 0, 64, &c.reply);
+        ck_assert_str_eq(c.got, "status text\n");
+        fake_free(k);
+}
+END_TEST
+
 static int outcome(struct answer *a) {
         ck_assert_int_eq(a->kind, ANSWER_ERR);
         return a->error;
@@ -150,7 +177,7 @@ START_TEST(nothing_can_be_changed) {
 END_TEST
 
 static Suite *suite_virtual(void) {
-        const TTest *const tests[] = {listing_and_lookup, texts, nothing_can_be_changed};
+        const TTest *const tests[] = {listing_and_lookup, texts, closed_during_the_reply, nothing_can_be_changed};
         return suite_of("virtual", tests, ARRAY_LEN(tests));
 }
 UNIT_SUITE(suite_virtual)
