@@ -189,10 +189,10 @@ static errint_t persist(struct node *x, const struct job *job) {
         const struct store_ops *ops = x->store->ops;
         errint_t e = 0;
 
-        if (job->has_cluster_id)
-                e = ops->set_cluster_id(x->store, job->cluster_id);
-        if (e == 0 && job->promised)
+        if (job->promised)
                 e = ops->set_promised(x->store, job->promised);
+        if (e == 0 && job->has_cluster_id)
+                e = ops->set_cluster_id(x->store, job->cluster_id);
         if (e == 0 && job->adopted)
                 e = ops->set_adopted(x->store, job->adopted);
         if (e == 0 && job->adopted) {

@@ -253,7 +253,7 @@ void history_reply(struct node *x, const struct request *q, const struct repl_ef
                         history_barrier(s, x, q->applied);
                 return;
         }
-        if (error == -EROFS || error == -EIO || error == -EINTR) { /* rule 9: no operation of these clients is applied with one of them */
+        if (error == -EROFS || error == -EIO || error == -EINTR) { /* rule 13: no operation of these clients is applied with one of them */
                 sim_probe(s, error == -EIO ? PROBE_REPLY_EIO : PROBE_REPLY_EROFS);
                 if (error != -EIO)
                         g_hash_table_add(s->history->refused, request_key(&q->origin));

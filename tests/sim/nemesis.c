@@ -149,10 +149,16 @@ static void partition(struct sim *s) {
                 sim_after(s, a_while(s), repair_partition, NULL, 0);
 }
 
-static bool power_cut(struct sim *s, struct node *x) {
+bool nemesis_cut_power(struct sim *s, struct node *x) {
         if (!x->powered || (s->level != LEVEL_FILE && somebody_may_have_forgotten(s, x)))
                 return false;
         node_power_cut(x);
+        return true;
+}
+
+static bool power_cut(struct sim *s, struct node *x) {
+        if (!nemesis_cut_power(s, x))
+                return false;
         sim_after(s, a_while(s), repair_power, x, 0);
         return true;
 }

@@ -1,4 +1,4 @@
-/* nemesis.h: what goes wrong, and when. It knows nothing of the checkers; it only keeps to what docs/GUARANTEES.md covers: below level
+/* nemesis.h: what goes wrong, and when. It knows nothing of the checkers; it only keeps to what docs/PROTOCOL.md covers: below level
  * `file` one node at a time may forget, until it has been in the synced set again; a disk is replaced only while all others are there. */
 #pragma once
 
@@ -6,6 +6,8 @@
 
 void nemesis_start(struct sim *s);
 void nemesis_end(struct sim *s); /* everything is repaired and started */
+/* Unless that is more than is covered (above): then false. */
+bool nemesis_cut_power(struct sim *s, struct node *x);
 
 const char *fault_name(enum fault f);
 errint_t fault_parse(const char *text, uint32_t *ret_bits); /* "all", "none", or names with commas */

@@ -211,8 +211,7 @@ static void act_now(struct sim *s, void *object, uint64_t value) {
                 simnet_hold(s, a->node, false, 0);
                 break;
         case POWER:
-                s->faults[FAULT_POWER_CUT]++;
-                node_power_cut(x);
+                s->faults[FAULT_POWER_CUT] += nemesis_cut_power(s, x);
                 break;
         case START:
                 if (x->powered)

@@ -4,8 +4,7 @@
 set -u
 sim=$1 jobs=${3:-2} first=${COTERIE_SIM_FIRST:-1}
 case $2 in
-# The schedules have open findings (docs/SIMULATION.md) and run at night until these are explained; they reach the rarest probes.
-full) plan=mem:550,sqlite:230,script:0 reached=--probes ;;
+full) plan=mem:550,sqlite:230,script:720 reached="--min-probe 100" ;;
 nightly) plan=mem:50000,sqlite:20000,script:30000 reached="--min-probe 1000" ;;
 *) echo "usage: tier.sh COTERIE-SIM full|nightly [JOBS]" >&2; exit 2 ;;
 esac
