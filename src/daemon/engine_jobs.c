@@ -24,9 +24,10 @@ static bool retry_later(struct engine *e, struct store_job *job, errint_t error,
 
 static errint_t persist_run(struct engine *e, struct store_job *job) {
         struct store *store = e->config.store;
-        errint_t error = job->has_cluster_id ? store->ops->set_cluster_id(store, job->cluster_id) : 0;
-        if (error == 0 && job->promised)
-                error = store->ops->set_promised(store, job->promised);
+        errint_t error = job->promised ? store->ops->set_promised(store, job->promised) : 0;
+
+        if (error == 0 && job->has_cluster_id) /* behind the promise: who has the id and promised nothing is the founder */
+                error = store->ops->set_cluster_id(store, job->cluster_id);
         return error == 0 && job->adopted ? store->ops->set_adopted(store, job->adopted) : error;
 }
 

@@ -49,6 +49,17 @@ static bool minority(struct choice *c, const char *why) {
         return false;
 }
 
+/* The founder before its first epoch: nobody else joins, and so has the cluster's id, before the founder's promise is on its medium (join.c).
+ * Where it has promised nothing, nobody has ever acknowledged anything that could have been forgotten. */
+static bool is_beginning(const struct member *members, size_t n, const struct choice *c) {
+        for (size_t i = 0; i < n; i++) {
+                const struct wire_state *s = &members[i].state;
+                if (members[i].in_round && !c->aside[i] && !id_is_none(s->cluster_id) && (s->promised > 0 || (s->flags & STATE_FORGETFUL)))
+                        return false;
+        }
+        return true;
+}
+
 /* Whether those who are not set aside may choose at all. */
 static bool choose_quorum(const struct member *members, size_t n, bool forgive, struct choice *c) {
         uint64_t votes = 0, remember = 0, expected = 0, extra = UINT32_MAX, needed = 1;
@@ -71,7 +82,8 @@ static bool choose_quorum(const struct member *members, size_t n, bool forgive, 
         c->extra = (uint32_t)extra;
         if (votes + extra < needed)
                 return minority(c, "the members of this view hold no quorum of votes");
-        if (remember + extra >= needed)
+        c->beginning = is_beginning(members, n, c);
+        if (remember + extra >= needed || c->beginning)
                 return true;
         c->forgiven = true;
         if (votes + extra >= expected || forgive)

@@ -119,10 +119,8 @@ void join_forgive(struct repl *r) {
 }
 
 /* --- joining */
-void join_ready(struct repl *r) {
+static void promise(struct repl *r) {
         static const uint8_t none[16];
-        r->join_seq = r->state->pos.seq;
-        repl_move(r, PHASE_PROMISE, "joining");
         if (memcmp(r->config.cluster_id, none, sizeof(none)) == 0) {
                 memcpy(r->config.cluster_id, r->choice.cluster_id, sizeof(none));
                 r->want_id = true;
@@ -133,6 +131,18 @@ void join_ready(struct repl *r) {
                         r->want_promised = MAX_OF(r->want_promised, r->choice.epoch);
         }
         join_persist(r);
+}
+
+/* At a cluster's beginning the founder promises first: see is_beginning. */
+static bool may_promise(const struct repl *r) {
+        return !r->choice.beginning || r->choice.best == r->self || r->members[r->choice.best].synced;
+}
+
+void join_ready(struct repl *r) {
+        r->join_seq = r->state->pos.seq;
+        repl_move(r, PHASE_PROMISE, "joining");
+        if (may_promise(r))
+                promise(r);
 }
 
 static void send_joined(struct repl *r) {
@@ -193,6 +203,8 @@ void join_joined(struct repl *r, size_t from, const void *body, size_t len) {
         }
         m->synced = true;
         expel_progress(r, from);
+        if (r->choice.beginning && from == r->choice.best && repl_phase(r) == PHASE_PROMISE && from != r->self)
+                promise(r);
         if (!r->epoch_active && join_quorum(r, is_synced)) {
                 r->epoch_active = true;
                 r->delivered_seq = r->best.seq;

@@ -124,6 +124,7 @@ struct choice {
         uint64_t epoch;
         uint32_t needed, extra; /* votes; extra: of a quorum device */
         bool weak, forgiven;    /* forgiven: who may have forgotten was counted */
+        bool beginning;         /* of the cluster: the founder has promised nothing yet, so nobody has anything to forget */
 };
 void choose(const struct member *members, size_t n, bool forgive, struct choice *ret);
 uint32_t choice_votes(const struct choice *c, const struct member *members, size_t n, bool (*counts)(const struct member *m));

@@ -530,6 +530,54 @@ START_TEST(forgetful_wait_ends) {
 }
 END_TEST
 
+/* A founder and one of two empty nodes: nothing was ever acknowledged, so nothing can be forgotten. Once something was, it can. */
+START_TEST(founder_does_not_wait) {
+        struct hcluster c;
+        hc_init(&c, 3);
+        hc_wipe(&c, 1);
+        hc_wipe(&c, 2);
+        hc_boot(&c, 0);
+        hc_boot(&c, 1);
+        hc_view(&c, HC_SET(0, 1));
+        hc_settle(&c);
+        ck_assert(c.nodes[0].primary && c.nodes[1].primary);
+        work(&c, 1, 2, "a");
+        hc_crash(&c, 0);
+        hc_crash(&c, 1);
+        hc_wipe(&c, 1);
+        hc_boot(&c, 0);
+        hc_boot(&c, 1);
+        hc_view(&c, HC_SET(0, 1));
+        hc_settle(&c);
+        ck_assert(!c.nodes[0].primary && !c.nodes[1].primary);
+        hc_done(&c);
+}
+END_TEST
+
+/* The founder dies before its promise is on the medium: nobody else may have joined, or taken the cluster's id. */
+START_TEST(founder_promises_first) {
+        struct hcluster c;
+        static const uint8_t none[16];
+        hc_init(&c, 3);
+        hc_wipe(&c, 1);
+        hc_wipe(&c, 2);
+        c.nodes[0].hold_persisted = true;
+        for (size_t i = 0; i < 3; i++)
+                hc_boot(&c, i);
+        hc_view(&c, ALL3);
+        hc_settle(&c);
+        for (size_t i = 1; i < 3; i++) {
+                ck_assert_uint_eq(c.nodes[i].promised, 0);
+                ck_assert_int_eq(memcmp(c.nodes[i].cluster_id, none, sizeof(none)), 0);
+        }
+        hc_crash(&c, 0);
+        hc_view(&c, HC_SET(1, 2));
+        hc_settle(&c);
+        ck_assert(!c.nodes[1].primary && !c.nodes[2].primary);
+        hc_done(&c);
+}
+END_TEST
+
 START_TEST(foreign_cluster_is_set_aside) {
         struct hcluster c;
         hc_init(&c, 3);
@@ -589,6 +637,8 @@ Suite *suite_cluster(void) {
         tcase_add_test(t, quorum_of_another_ring_says_nothing);
         tcase_add_test(t, forgetful_members_do_not_choose);
         tcase_add_test(t, forgetful_wait_ends);
+        tcase_add_test(t, founder_does_not_wait);
+        tcase_add_test(t, founder_promises_first);
         tcase_add_test(t, foreign_cluster_is_set_aside);
         tcase_add_test(t, empty_node_joins_and_takes_the_id);
         suite_add_tcase(s, t);
