@@ -75,7 +75,10 @@ node_init() {
         mount -t proc proc /proc
         mount -t tmpfs -o mode=1777 tmpfs /dev/shm
         mkdir -p "$home/etc" "$home/lib" "$home/log" "$home/disk"
+        mount --bind "$dir" /mnt # the cluster's own directory may lie below /run
         mount -t tmpfs -o mode=755 tmpfs /run
+        mkdir -p "$dir"
+        mount --move /mnt "$dir"
         mkdir -p /etc/corosync /var/lib/corosync /var/log/corosync /var/lib/coterie /run/coterie /mnt
         mount -t tmpfs -o ro,mode=755 tmpfs /mnt # while no daemon is there nothing is written beside its tree
         mount --bind "$home/etc" /etc/corosync
