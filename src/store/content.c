@@ -250,6 +250,22 @@ errint_t content_read(struct content *c, const struct oplog_extent *e, size_t n,
         return left == 0 && crc32c(0, buf, len) == crc ? 0 : -EBADMSG;
 }
 
+errint_t content_write_again(struct content *c, const struct oplog_extent *e, size_t n, const void *p, size_t len) {
+        const uint8_t *from = p;
+        PRE(!c->read_only);
+        for (size_t i = 0; i < n; i++) {
+                PRE(e[i].length <= len - (size_t)(from - (const uint8_t *)p));
+                errint_t r = write_cached(c, &e[i], from);
+                if (r < 0) {
+                        content_count(c, METRIC_STORE_ERRORS, 1);
+                        return r;
+                }
+                from += e[i].length;
+        }
+        set_dirty(c);
+        return 0;
+}
+
 errint_t content_flush(struct content *c) {
         HOLD(&c->flushing);
         (void)pthread_mutex_lock(&c->lock);

@@ -51,6 +51,10 @@ static errint_t read_extents(struct replay *x, const struct oplog_record *r, voi
                 return e;
         if (!s->read_only && content_mark_used(s->content, r->extents, r->n_extents) < 0)
                 return cut(x, r, "names extents that are in use");
+        e = s->read_only ? 0 : content_write_again(s->content, r->extents, r->n_extents, payload, r->payload_len);
+        if (e < 0)
+                return e;
+        s->content_new = true;
         struct oplog_extent *extents = xcalloc(r->n_extents, sizeof(*extents));
         memcpy(extents, r->extents, r->n_extents * sizeof(*extents));
         placed->extents = s->read_only ? NULL : extents;

@@ -358,11 +358,15 @@ static errint_t start(struct opening *o, const struct state *state, const struct
         s->record_max = MIN_OF(OPLOG_RECORD_MAX, oplog_half_size(s->log) / 8);
         s->content_ok_seq = s->pos.seq;
         ballast_find(s);
-        /* What a killed process left in the page cache was flushed when log and content file were opened. */
+        /* What a killed process left in the page cache was flushed when log and content file were opened; what may have been lost in an
+         * earlier flush is written again: contents by replay, the log below, or all of it comes home. */
         errint_t r = x->cut || x->used[1 - half] ? come_home(o, state) : announce(o, x);
         if (r < 0)
                 return r;
         if (!(x->cut || x->used[1 - half])) {
+                r = store_flush_content(s);
+                if (r < 0)
+                        return refuse(o, r, s->content_path, strerror(-r));
                 r = x->used[half] ? oplog_write_again(s->log, half, x->end[half]) : 0;
                 if (r < 0)
                         return refuse(o, r, s->log_path, strerror(-r));

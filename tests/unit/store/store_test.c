@@ -220,6 +220,34 @@ START_TEST(lost_contents_are_written_again) {
 }
 END_TEST
 
+/* The flush fails and the daemon is killed before its rescue: to the next one log and content look as if they were on the medium. */
+START_TEST(a_failed_flush_of_an_earlier_life) {
+        for (uint64_t seed = 0; seed < 20; seed++) {
+                struct bed b;
+                bed_begin(&b, 0);
+                file_of(&b, "before", 30000);
+                OK(rig_barrier(&b.r));
+                file_of(&b, "lost", 30000);
+                file_of(&b, "before", 30000);
+                simdisk_fail(
+                        b.disk,
+                        &(struct simdisk_fault){
+                                .kinds = SIMDISK_SYNC, .path_part = seed % 2 ? "-content" : "-oplog", .nth = 1, .error = -EIO});
+                ck_assert_int_eq(rig_barrier(&b.r), -EIO);
+                uint64_t end = b.r.state.pos.seq;
+                bed_kill(&b);
+                OK(rig_open(&b.r));
+                OK(rig_verify(&b.r, end, end));
+                rig_close(&b.r);
+                simdisk_crash(b.disk, &(struct simdisk_crash){.at = SIMDISK_NOW, .keep = SIMDISK_ANY, .seed = seed});
+                OK(rig_open(&b.r));
+                ck_assert(!b.r.loaded.read_only);
+                OK(rig_verify(&b.r, end, end));
+                bed_end(&b);
+        }
+}
+END_TEST
+
 /* A power cut takes an early record and leaves later ones; then the same operation comes again, byte for byte, as another member would send
  * it. What lies behind it on the disk is of a life that is over. */
 static errint_t numbered(struct rig *r, unsigned i) {
@@ -400,6 +428,7 @@ static Suite *suite_store(void) {
         tcase_add_test(t, a_full_log_waits);
         tcase_add_test(t, odd_contents);
         tcase_add_test(t, lost_contents_are_written_again);
+        tcase_add_test(t, a_failed_flush_of_an_earlier_life);
         tcase_add_test(t, records_of_an_earlier_life);
         tcase_add_test(t, damaged_content_is_named);
         tcase_add_test(t, check_writes_nothing);
