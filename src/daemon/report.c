@@ -48,6 +48,22 @@ static json_t *counters(const struct metrics *m) {
         return object;
 }
 
+/* By the kinds that there were. What a checkpoint writes is of many operations at once: home_bytes has no kinds. */
+static json_t *kinds(const struct metrics *m) {
+        json_t *object = json_object();
+        for (unsigned i = 0; i < OP_KIND_COUNT; i++) {
+                const struct metrics_kind *k = &m->kinds[i];
+                if (atomic_load_explicit(&k->records, memory_order_relaxed) == 0)
+                        continue;
+                json_t *o = json_object();
+                set(o, "records", number(atomic_load_explicit(&k->records, memory_order_relaxed)));
+                set(o, "log_bytes", number(atomic_load_explicit(&k->log_bytes, memory_order_relaxed)));
+                set(o, "content_bytes", number(atomic_load_explicit(&k->content_bytes, memory_order_relaxed)));
+                set(object, op_kind_text((enum op_kind)i), o);
+        }
+        return object;
+}
+
 static void add_tree(struct daemon *d, json_t *root) {
         char digest[HASH128_TEXT];
         struct tree_usage usage;
@@ -144,6 +160,7 @@ char *report_status(struct daemon *d) {
         set(root, "store", store_object(&s));
         set(root, "max_write", number(atomic_load(&d->edge) ? fuse_edge_max_write(atomic_load(&d->edge)) : 0));
         set(root, "counters", counters(d->metrics));
+        set(root, "by_kind", kinds(d->metrics));
         char *out = json_dumps(root, JSON_INDENT(2));
         json_decref(root);
         POST(out != NULL);

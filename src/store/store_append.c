@@ -28,6 +28,15 @@ errint_t store_trouble(struct sqlite_store *s, errint_t error) {
 
 /* --- append --- */
 
+static_assert(OP_KIND_COUNT <= METRIC_KINDS, "each kind of operation has its counters");
+
+static void count_record(struct sqlite_store *s, const struct store_record *r, const struct oplog_record *rec) {
+        uint64_t content = 0;
+        for (size_t i = 0; i < rec->n_extents; i++)
+                content += (rec->extents[i].length + (uint64_t)CONTENT_UNIT - 1) / CONTENT_UNIT * CONTENT_UNIT;
+        metric_add_kind(s->metrics, r->op->kind, rec->log_len, content);
+}
+
 /* Large, and no small part of a large file: then it is written once, to the content file. What does not fit in a record has to go there. */
 static bool goes_to_extents(const struct sqlite_store *s, const struct store_record *r) {
         const struct op *op = r->op;
@@ -107,6 +116,7 @@ errint_t store_append_record(struct store *base, const struct store_record *r) {
                 error = append_to_log(s, &rec);
         if (error == 0) {
                 index_add(s, s->half, &rec);
+                count_record(s, r, &rec);
                 s->since_barrier += rec.log_len + (rec.n_extents > 0 ? rec.payload_len : 0);
         } else if (s->trouble == 0) {
                 s->trouble = error;

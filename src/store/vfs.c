@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BLOCK 4096u
+#define BLOCK      4096u
+#define CACHE_PAGE 4096u /* what the kernel writes back at least */
 
 /* What a file became in memory, over what the disk has. Blocks start as copies of the disk's. */
 struct layer {
@@ -34,7 +35,8 @@ struct vfs_file {
         struct disk_file *file; /* NULL: a temporary file, or one that exists only in memory */
         struct layer *layer;    /* NULL: everything goes to the disk */
         char *path;
-        bool sync_dir; /* created, and the directory was not flushed since */
+        uint64_t counted; /* behind the last page that was counted since the last flush; 0: none */
+        bool sync_dir;    /* created, and the directory was not flushed since */
         bool database;
 };
 
@@ -197,6 +199,16 @@ static int file_read(sqlite3_file *base, void *buf, int n, sqlite3_int64 offset)
         return SQLITE_IOERR_SHORT_READ;
 }
 
+/* Counted as the page cache hands them to the device: whole pages, once for writes that follow each other. SQLite writes its pages in
+ * ascending order, and flushes before it comes back to one. */
+static void count_bytes(struct vfs_file *f, uint64_t offset, uint64_t n) {
+        uint64_t first = offset / CACHE_PAGE, end = (offset + n + CACHE_PAGE - 1) / CACHE_PAGE;
+        if (f->counted == first + 1)
+                first++;
+        f->counted = end;
+        metric_add(f->vfs->metrics, METRIC_HOME_BYTES, (end - first) * CACHE_PAGE);
+}
+
 static int file_write(sqlite3_file *base, const void *p, int n, sqlite3_int64 offset) {
         struct vfs_file *f = file_of(base);
         errint_t r = freeze_file(f);
@@ -204,7 +216,7 @@ static int file_write(sqlite3_file *base, const void *p, int n, sqlite3_int64 of
                 r = layer_write(f, p, (size_t)n, (uint64_t)offset);
         } else if (r == 0) {
                 r = disk_pwrite(f->file, p, (size_t)n, (uint64_t)offset);
-                metric_add(f->vfs->metrics, METRIC_HOME_BYTES, (uint64_t)n);
+                count_bytes(f, (uint64_t)offset, (uint64_t)n);
         }
         return r < 0 ? fail(f->vfs, r, SQLITE_IOERR_WRITE) : SQLITE_OK;
 }
@@ -223,6 +235,7 @@ static int file_sync(sqlite3_file *base, int flags) {
         if (f->layer || f->vfs->frozen)
                 return SQLITE_OK;
         metric_add(f->vfs->metrics, METRIC_HOME_FLUSHES, 1);
+        f->counted = 0;
         errint_t r = disk_sync(f->file, SYNC_FDATASYNC);
         if (r < 0)
                 return fail(f->vfs, r, SQLITE_IOERR_FSYNC);

@@ -30,7 +30,7 @@
         X(LOG_FLUSHES, "log_flushes", "flushes of the operation log")                                                                      \
         X(CONTENT_BYTES, "content_bytes", "bytes written to the content file")                                                             \
         X(CONTENT_FLUSHES, "content_flushes", "flushes of the content file")                                                               \
-        X(HOME_BYTES, "home_bytes", "bytes written by SQLite to the home")                                                                 \
+        X(HOME_BYTES, "home_bytes", "bytes written by SQLite to the home, as whole pages of 4 KiB")                                        \
         X(HOME_FLUSHES, "home_flushes", "flushes by SQLite")                                                                               \
         X(BARRIERS, "barriers", "barriers done")                                                                                           \
         X(CHECKPOINTS, "checkpoints", "checkpoints done")                                                                                  \
@@ -46,8 +46,13 @@ enum metric {
 #undef X
                 METRIC_COUNT
 };
+#define METRIC_KINDS 16u
 struct metrics {
         _Atomic uint64_t v[METRIC_COUNT];
+        /* What each kind of operation wrote; numbered and named by core/op.h. Of the log: the records alone, without padding. */
+        struct metrics_kind {
+                _Atomic uint64_t records, log_bytes, content_bytes;
+        } kinds[METRIC_KINDS];
 };
 static inline void metric_add(struct metrics *m, enum metric id, uint64_t n) {
         atomic_fetch_add_explicit(&m->v[id], n, memory_order_relaxed);
@@ -59,6 +64,11 @@ static inline void metric_max(struct metrics *m, enum metric id, uint64_t n) {
 }
 static inline uint64_t metric_get(const struct metrics *m, enum metric id) {
         return atomic_load_explicit(&m->v[id], memory_order_relaxed);
+}
+static inline void metric_add_kind(struct metrics *m, unsigned kind, uint64_t log_bytes, uint64_t content_bytes) {
+        atomic_fetch_add_explicit(&m->kinds[kind].records, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&m->kinds[kind].log_bytes, log_bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&m->kinds[kind].content_bytes, content_bytes, memory_order_relaxed);
 }
 const char *metric_name(enum metric id);
 const char *metric_help(enum metric id);
