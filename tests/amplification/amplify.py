@@ -2,12 +2,13 @@
 """Counts the bytes that reach the disk for what is written through a Coterie mount, and compares them with the bytes of content.
 
   tests/amplification/amplify.py                    the matrix: all sizes, patterns, random and text, one and many files, synced or not
-  tests/amplification/amplify.py --named            touch, chmod, mv, append, edit, creation, idleness, isolated updates, levels
-  tests/amplification/amplify.py --short            the set with upper bounds that CI runs; exit status 1 if one is exceeded
+  tests/amplification/amplify.py --short            the named measurements that CI runs: replace, touch, mv, edits, creation, isolated updates, ...
+  tests/amplification/amplify.py --named            more of them, and longer (20 minutes, of which most is waiting)
 
-Writes amplification.json, .csv, .svg and .png to --out. Root, loop devices and FUSE; everything lives in namespaces of its own.
+Exit status 1 if a bound is exceeded. Writes amplification.json, .csv, .svg and .png to --out. Root, loop devices and FUSE; everything lives in namespaces of its own.
 """
 import argparse
+import itertools
 import os
 import sys
 import tempfile
@@ -42,57 +43,43 @@ def parse():
     return parser.parse_args()
 
 
-def matrix(options, directory, say):
+def matrix(options, directory, told):
+    import bounds
     import measure
-    results = []
     synced = {'no': [False], 'yes': [True], 'both': [False, True]}[options.synced]
-    for name in options.patterns:
-        for kind in options.kinds:
-            for spread in options.spreads:
-                for each in synced:
-                    for size in options.sizes:
-                        with tempfile.TemporaryDirectory(dir=directory) as d:
-                            results.append(measure.pattern(d, name, size, kind, spread, each, options.level, options.fs, options.quick))
-                        say(results[-1])
-    return results
+    cells = itertools.product(options.patterns, options.kinds, options.spreads, synced, options.sizes)
+    outcome = []
+    for name, kind, spread, each, size in cells:
+        with tempfile.TemporaryDirectory(dir=directory) as d:
+            result = measure.pattern(d, name, size, kind, spread, each, options.level, options.fs, options.quick)
+        outcome.append((result['name'], result, bounds.replace_faults(result)))
+        told(outcome[-1])
+    return outcome
 
 
 def run(options, directory):
     import bounds
-    import named
     import report
     print(report.LEGEND)
     print(report.header(), flush=True)
 
-    def say(result):
-        print(report.row(result), flush=True)
-    faults = []
-    if options.short:
-        def told(entry):
-            case, result, found = entry
-            if result:
-                say({**result, 'name': case.name})
-            for fault in found:
-                print('EXCEEDED  ' + fault, flush=True)
-        outcome = bounds.run_all(directory, told, options.only)
-        results = [r for _, r, _ in outcome if r]
-        faults = [f for _, _, found in outcome for f in found]
-    elif options.named:
-        results = []
-        for name, function in named.all_named(directory, options.fs):
-            if not options.only or name in options.only:
-                with tempfile.TemporaryDirectory(dir=directory) as d:
-                    results.append(function(d))
-                say(results[-1])
+    def told(entry):
+        _, result, faults = entry
+        if result:
+            print(report.row(result), flush=True)
+        for fault in faults:
+            print('EXCEEDED  ' + fault, flush=True)
+    if options.short or options.named:
+        outcome = bounds.run_all(directory, told, options.fs, options.named, options.only)
     else:
-        results = matrix(options, directory, say)
+        outcome = matrix(options, directory, told)
+    results = [r for _, r, _ in outcome if r]
     report.write_files(options.out, results, options.fs, options.level)
     picture = report.plot(options.out, results)
     print('written: %s/amplification.json, .csv%s' % (options.out, ' and ' + picture if picture else ''))
-    if options.short:
-        bad = len({f.split(':')[0] for f in faults})
-        print('%d passed, %d failed, 0 skipped' % (len(outcome) - bad, bad))
-    return 1 if faults else 0
+    bad = sum(1 for _, _, faults in outcome if faults)
+    print('%d passed, %d failed, 0 skipped' % (len(outcome) - bad, bad))
+    return 1 if bad else 0
 
 
 def main():

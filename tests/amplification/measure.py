@@ -35,6 +35,14 @@ class Place:
         self.daemon.sync(checkpoint=True)
         self.image.settle()
 
+    def reading(self):
+        """The daemon's counters, and of the devices: bytes and flushes."""
+        device, journal = self.image.counters(), self.image.journal_counters() if self.image.journal else None
+        return {**self.daemon.counters(), 'device': device.written, 'flushes': device.flushes, 'journal': journal.written if journal else 0}
+
+    def content_size(self):
+        return os.stat(str(self.daemon.db) + '-content').st_size
+
     def close(self):
         os.close(self.fd)
         if self.daemon.alive():
@@ -52,32 +60,42 @@ class Result(dict):
     """name, n, size, bytes (per update), amplification, flushes (per update), log/content/home/rest (per update), …"""
 
 
-def measure(place, name, n, size, update, prepare=None, **facts):
-    """update(i) is called n times; size: bytes of content that one update carries (0: amplification makes no sense)."""
+def measure(place, name, n, size, update, prepare=None, last_n=None, **facts):
+    """update(i) is called n times; size: bytes of content that one update carries (0: amplification makes no sense).
+
+    last_n: the final checkpoint costs the same after few updates as after many of the same files; it is charged as if so many updates
+    shared it. Only for updates that take so long that few must do."""
     if prepare:
         prepare()
     place.settle()
-    device, journal = place.image.counters(), place.image.journal and place.image.journal_counters()
-    before = place.daemon.counters()
+    readings, content_size = [place.reading()], place.content_size()
     began = time.monotonic()
     for i in range(n):
         update(i)
     seconds = time.monotonic() - began
+    if last_n:
+        readings.append(place.reading())
     place.daemon.sync(checkpoint=True)
     syncfs(place.image.directory)
-    after = place.daemon.counters()
+    counted = place.daemon.counters()
     place.image.settle()
-    spent = place.image.counters() - device
-    total = spent.written
-    result = Result(name=name, n=n, size=size, seconds=seconds, operations=after['operations'] - before['operations'],
-                    barriers=after['barriers'] - before['barriers'], checkpoints=after['checkpoints'] - before['checkpoints'], **facts)
-    if journal:
-        result['journal'] = (place.image.journal_counters() - journal).written / n
-        total += (place.image.journal_counters() - journal).written
-    result.update(bytes=total / n, flushes=spent.flushes / n, amplification=total / n / size if size else None)
+    readings.append(place.reading())
+    shares = [n, last_n] if last_n else [n]
+
+    def per_update(what):
+        return sum((after[what] - before[what]) / share for before, after, share in zip(readings, readings[1:], shares))
+    result = Result(name=name, n=n, size=size, seconds=seconds, **facts)
+    for what in ('operations', 'barriers', 'checkpoints'):
+        result[what] = counted[what] - readings[0][what]
+    result.update(bytes=per_update('device') + per_update('journal'), flushes=per_update('flushes'))
+    result['amplification'] = result['bytes'] / size if size else None
+    if place.image.journal:
+        result['journal'] = per_update('journal')
     for part in PARTS:
-        result[part] = (after[part + '_bytes'] - before[part + '_bytes']) / n
+        result[part] = per_update(part + '_bytes')
     result['rest'] = result['bytes'] - sum(result[part] for part in PARTS)
+    # Content written to extents that were in use before, not to the end of the file.
+    result['reused'] = max(0, result['content'] * n - max(0, place.content_size() - content_size)) / n
     return result
 
 

@@ -4,7 +4,7 @@ import random
 import subprocess
 import time
 
-from measure import KIB, MIB, Contents, Place, measure, pattern, write_file
+from measure import KIB, MIB, Contents, Place, measure, write_file
 
 
 def large_files(place, count, contents):
@@ -65,12 +65,11 @@ def idle(directory, fs='ext4', seconds=60):
                        fs=fs, files=1)
 
 
-def isolated(directory, fs='ext4', size=KIB, n=100, pause=6, files=10):
-    """Updates so far apart that they share neither a barrier nor a commit of the filesystem's journal. With a shorter pause both
-    intervals are shortened alike, so that the same happens in less time (XFS has no such interval: it flushes its log every 30 s)."""
+def isolated(directory, fs='ext4', size=KIB, n=15, pause=6, files=10):
+    """Updates so far apart that they share neither a barrier nor a commit of the filesystem's journal. They are few, because they wait:
+    the final checkpoint is charged as if 200 of them shared it."""
     contents = Contents('random', size)
-    options, mount_options = ['--commit-interval', '%dms' % (pause * 5000 // 6)], 'commit=1' if fs == 'ext4' and pause < 5 else ''
-    with Place(directory, fs=fs, options=options, mount_options=mount_options) as place:
+    with Place(directory, fs=fs) as place:
         def prepare():
             for i in range(files):
                 write_file(place, 'file%d' % i, contents[i], os.O_CREAT)
@@ -80,10 +79,10 @@ def isolated(directory, fs='ext4', size=KIB, n=100, pause=6, files=10):
             os.write(fd, contents[100 + i])
             os.close(fd)
             time.sleep(pause)
-        return measure(place, 'isolated update of %d B, one per %g s' % (size, pause), n, size, update, prepare, fs=fs, files=files)
+        return measure(place, 'isolated update on %s, one per %g s' % (fs, pause), n, size, update, prepare, last_n=max(n, 200), fs=fs, files=files)
 
 
-def dd(directory, fs='ext4', n=5):
+def dd(directory, fs='ext4', n=20):
     with Place(directory, fs=fs) as place:
         def update(i):
             subprocess.run(['dd', 'if=/dev/urandom', 'of=%s/dd%d' % (place.mnt, i), 'bs=512', 'count=1000'], check=True,
@@ -91,31 +90,65 @@ def dd(directory, fs='ext4', n=5):
         return measure(place, 'dd bs=512 count=1000', n, 512000, update, fs=fs, files=n)
 
 
-def journal_apart(directory, size=64 * KIB, n=1000):
-    """The filesystem's journal on a device of its own: nothing is left to be found by difference but the filesystem's own blocks."""
-    contents = Contents('random', size)
+# What each kind of operation does to file or directory number i, of so many, in a tree that prepare_parts has made.
+def _edit(place, i, many):
+    write_file(place, 'f%d' % (i % many), b'%0100d' % i, 0)
+
+
+def _overwrite(place, i, many):
+    write_file(place, 'f%d' % (i % many), random.Random(i).randbytes(64 * KIB), 0)
+
+
+def _setxattr(place, i, many):
+    os.setxattr('%s/f%d' % (place.mnt, i % many), 'user.mark', b'%0200d' % i)
+
+
+def _removexattr(place, i, many):
+    os.removexattr('%s/f%d' % (place.mnt, i), 'user.old')
+
+
+def _tmpfile(place, i, many):
+    fd = os.open(place.mnt, os.O_TMPFILE | os.O_WRONLY)
+    os.write(fd, b'%0500d' % i)
+    os.link('/proc/self/fd/%d' % fd, 't%d' % i, dst_dir_fd=place.fd, follow_symlinks=True)
+    os.close(fd)
+
+
+KINDS = {
+    'create': lambda place, i, many: write_file(place, 'new%d' % i, b'', os.O_CREAT),
+    'create and write': lambda place, i, many: write_file(place, 'new%d' % i, b'%0500d' % i, os.O_CREAT),
+    'write, in the log': _edit,
+    'write, in extents': _overwrite,
+    'mkdir': lambda place, i, many: os.mkdir('d%d' % i, dir_fd=place.fd),
+    'symlink': lambda place, i, many: os.symlink('to/%d' % i, 's%d' % i, dir_fd=place.fd),
+    'link': lambda place, i, many: os.link('f%d' % i, 'l%d' % i, src_dir_fd=place.fd, dst_dir_fd=place.fd),
+    'unlink': lambda place, i, many: os.unlink('f%d' % i, dir_fd=place.fd),
+    'rmdir': lambda place, i, many: os.rmdir('e%d' % i, dir_fd=place.fd),
+    'rename': lambda place, i, many: os.rename('f%d' % i, 'r%d' % i, src_dir_fd=place.fd, dst_dir_fd=place.fd),
+    'setattr': lambda place, i, many: os.chmod('f%d' % (i % many), 0o600 + i // many % 2 * 0o40, dir_fd=place.fd),
+    'setxattr': _setxattr,
+    'removexattr': _removexattr,
+    'O_TMPFILE': _tmpfile,
+}
+
+
+MAKE = ('create', 'create and write', 'mkdir', 'symlink', 'O_TMPFILE')  # need nothing that was there before
+AGAIN = ('write, in the log', 'write, in extents', 'setattr', 'setxattr')  # go over the same files again and again
+
+
+def parts(directory, kind):
+    """Operations of one kind, with the filesystem's journal on a device of its own: what the daemon says it wrote and what the journal
+    took must be what both devices counted. So many that the blocks which say where the files lie, written in place once in a while,
+    hardly count."""
+    n = {'write, in extents': 2000, 'setattr': 20000}.get(kind, 10000)
+    many = 0 if kind in MAKE else n if kind not in AGAIN else 200 if kind == 'write, in extents' else 1000
     with Place(directory, journal_mib=64) as place:
         def prepare():
-            for i in range(200):
-                write_file(place, 'file%d' % i, contents[i], os.O_CREAT)
-        return measure(place, 'overwrite, journal on its own device', n, size,
-                       lambda i: write_file(place, 'file%d' % (i % 200), contents[1000 + i], 0), prepare, fs='ext4', files=200)
-
-
-def all_named(directory, fs):
-    """(name, function) of every named measurement, in full length."""
-    large = [('large file: ' + what, lambda d, what=what: on_large_file(d, what, fs=fs))
-             for what in ('touch', 'chmod', 'mv', 'append 2 bytes', 'edit 100 bytes')]
-    large += [('large file: edit (text)', lambda d: on_large_file(d, 'edit 100 bytes', fs=fs, kind='text'))]
-    return large + [
-        ('identical rewrites', lambda d: identical_rewrites(d, fs)),
-        ('creates', lambda d: creates(d, fs)),
-        ('dd', lambda d: dd(d, fs)),
-        ('level file: replace', lambda d: pattern(d, 'replace', 128, level='file', fs=fs, n=1000)),
-        ('level file: overwrite', lambda d: pattern(d, 'overwrite', 128, level='file', fs=fs, n=1000)),
-        ('level file: replace 64 KiB', lambda d: pattern(d, 'replace', 64 * KIB, level='file', fs=fs, n=1000)),
-        ('hot 64 KiB', lambda d: pattern(d, 'replace', 64 * KIB, spread='hot', fs=fs)),
-        ('isolated 1 KiB', lambda d: isolated(d, fs)),
-        ('isolated 64 KiB', lambda d: isolated(d, fs, size=64 * KIB)),
-        ('idle', lambda d: idle(d, fs)),
-    ] + ([('journal apart', journal_apart)] if fs == 'ext4' else [])
+            for i in range(many):
+                if kind == 'rmdir':
+                    os.mkdir('e%d' % i, dir_fd=place.fd)
+                else:
+                    write_file(place, 'f%d' % i, random.Random(-i).randbytes(64 * KIB if kind == 'write, in extents' else 500), os.O_CREAT)
+                if kind == 'removexattr':
+                    os.setxattr('%s/f%d' % (place.mnt, i), 'user.old', b'x' * 100)
+        return measure(place, 'parts: ' + kind, n, 0, lambda i: KINDS[kind](place, i, many), prepare, fs='ext4', files=many)

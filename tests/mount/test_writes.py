@@ -1,6 +1,7 @@
 """How writes arrive and gather, read from the daemon's counters."""
 import os
 import subprocess
+import threading
 import time
 
 from daemon import Meter
@@ -89,6 +90,64 @@ def synchronous_writes_are_barriers(t):
         os.fsync(fd)
     os.close(fd)
     at_least(m['log_flushes'], 1, 'flushes of the log by fsync of a directory')
+
+
+def at_once(count, function):
+    """function(0), function(1), ... in threads of their own; the first exception is raised."""
+    wrong = []
+
+    def run(i):
+        try:
+            function(i)
+        except Exception as e:
+            wrong.append(e)
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if wrong:
+        raise wrong[0]
+
+
+@test(timeout=120)
+def writers_share_flushes(t):
+    """Level file: operations that wait together reach the disk with one flush, within one directory as well."""
+    d = t.daemon(db=t.image().directory + '/tree.db', level='file')
+    many, rounds = 16, 60
+    fds = [os.open(d.mnt / ('f%d' % i), os.O_CREAT | os.O_WRONLY | os.O_SYNC * (i % 2)) for i in range(many)]
+
+    def overwrite(i):
+        for k in range(rounds):
+            os.pwrite(fds[i], b'%06d' % k, 0)
+            if i % 2 == 0:
+                os.fsync(fds[i])
+    with Meter(d) as m:
+        at_once(many, overwrite)
+    for fd in fds:
+        os.close(fd)
+    flushes = many * m['log_flushes'] / m['operations']
+    t.note('%d operations of %d writers, %d flushes: %.2f per %d operations' % (m['operations'], many, m['log_flushes'], flushes, many))
+    eq(m['operations'], many * rounds)
+    at_most(flushes, 3.99, 'flushes per 16 operations')
+
+
+@test
+def what_each_kind_wrote(t):
+    d = t.daemon()
+    before = d.status()
+    (d.mnt / 'large').write_bytes(os.urandom(100000))
+    for i in range(10):
+        os.mkdir(d.mnt / ('d%d' % i))
+    os.rename(d.mnt / 'd0', d.mnt / 'e0')
+    after = d.status()
+    kinds = after['by_kind']
+    eq({k: v['records'] for k, v in kinds.items()}, {'create': 11, 'write': 1, 'rename': 1})
+    eq({k: v['content_bytes'] for k, v in kinds.items()}, {'create': 0, 'write': 25 * 4096, 'rename': 0})
+    wrote = {name: after['counters'][name] - before['counters'][name] for name in after['counters']}
+    eq(sum(v['records'] for v in kinds.values()), wrote['log_records'])
+    eq(-(-sum(v['log_bytes'] for v in kinds.values()) // 4096) * 4096, wrote['log_bytes'], 'of the log, padded to a page')
+    eq(sum(v['content_bytes'] for v in kinds.values()), wrote['content_bytes'])
 
 
 @test
