@@ -20,7 +20,7 @@
 #define OPLOG_RECORD_MAX (256 * KIB) /* of a whole record, its head, payload or extent list included */
 #define OPLOG_PAGE 4096u
 #define OPLOG_SIZE_MIN (64 * KIB)
-#define OPLOG_SIZE_MAX (4 * GIB)
+#define OPLOG_SIZE_MAX (2 * GIB)
 #define OPLOG_SIZE_DEFAULT (16 * MIB)
 #define OPLOG_ID_SIZE 16
 

@@ -281,9 +281,9 @@ static bool find_record(struct sqlite_store *s, uint64_t seq, struct record_plac
         bool found = false;
         for (unsigned h = 0; h < 2 && !found; h++) {
                 const struct record_index *x = &s->index[h];
-                found = x->places->len > 0 && seq >= x->first_seq && seq - x->first_seq < x->places->len;
+                found = seq >= x->first_seq && seq - x->first_seq < x->n;
                 if (found)
-                        *ret = g_array_index(x->places, struct record_place, seq - x->first_seq);
+                        *ret = x->places[seq - x->first_seq];
         }
         pthread_mutex_unlock(&s->lock);
         return found;

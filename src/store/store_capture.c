@@ -7,118 +7,109 @@
 #include <sys/stat.h>
 
 void capture_done(struct capture *c) {
-        for (size_t i = 0; i < c->n_inodes; i++)
+        for (size_t i = 0; c->inodes && i < c->dirty.n_inodes; i++) {
+                blob_unref(c->inodes[i].blob);
                 free(c->inodes[i].xattrs);
-        for (size_t i = 0; i < c->n_entries; i++)
-                free(c->entries[i].key);
+        }
         for (size_t i = 0; i < c->n_contents; i++) {
-                struct captured_content *k = &c->contents[i];
-                blob_unref(k->blob);
-                for (size_t j = 0; j < k->n; j++)
-                        piece_done(&k->pieces[j]);
-                free(k->pieces);
-                piece_done(&k->made);
+                piece_done(&c->contents[i].made);
+                free(c->contents[i].inlined);
         }
         for (size_t i = 0; i < c->n_settings; i++)
                 free(c->settings[i]);
-        free(c->inodes);
-        free(c->entries);
-        free(c->contents);
         free(c->settings);
         enc_done(&c->sessions);
         dirty_done(&c->dirty);
+        pool_done(&c->memory);
         *c = (struct capture){0};
 }
 
-static int inode_order(const void *a, const void *b) {
-        uint64_t x = ((const struct captured_inode *)a)->state.attr.ino, y = ((const struct captured_inode *)b)->state.attr.ino;
-        return x < y ? -1 : x > y;
-}
-static int entry_order(const void *a, const void *b) {
-        const struct entry_key *x = ((const struct captured_entry *)a)->key, *y = ((const struct captured_entry *)b)->key;
-        if (x->parent != y->parent)
-                return x->parent < y->parent ? -1 : 1;
-        int c = memcmp(x->name, y->name, MIN_OF(x->len, y->len));
-        return c != 0 ? c : (int)x->len - (int)y->len;
-}
-static int content_order(const void *a, const void *b) {
-        uint64_t x = ((const struct captured_content *)a)->ino, y = ((const struct captured_content *)b)->ino;
-        return x < y ? -1 : x > y;
+/* Rows are written in the order of their keys, so that each page is touched once. */
+static errint_t capture_inode(struct captured_inode *in, unsigned flags, const struct tree *tree) {
+        struct tree_inode_state t;
+        if (tree_inode_state(tree, in->ino, &t) < 0)
+                return 0;
+        in->size = t.attr.size;
+        in->parent = t.parent;
+        in->next_cookie = t.next_cookie;
+        in->content_check = home_content_check(t.content);
+        in->atime = t.attr.atime.sec;
+        in->atime_ns = t.attr.atime.nsec;
+        in->mtime = t.attr.mtime.sec;
+        in->mtime_ns = t.attr.mtime.nsec;
+        in->ctime = t.attr.ctime.sec;
+        in->ctime_ns = t.attr.ctime.nsec;
+        in->mode = t.attr.mode;
+        in->uid = t.attr.uid;
+        in->gid = t.attr.gid;
+        in->nlink = t.attr.nlink;
+        in->rdev = t.attr.rdev;
+        if (flags & DIRTY_CONTENT)
+                in->blob = blob_ref(t.content);
+        if (!(flags & DIRTY_XATTRS))
+                return 0;
+        struct enc e;
+        enc_init(&e, OP_HEAD_MAX);
+        errint_t r = tree_xattrs_encode(tree, in->ino, &e);
+        if (r < 0 || e.len == 0) {
+                enc_done(&e);
+                return r;
+        }
+        in->xattrs = e.data; /* free() frees it */
+        in->xattrs_len = e.len;
+        return 0;
 }
 
-/* Rows are written in the order of their keys, so that each page is touched once. */
 static errint_t capture_inodes(struct capture *c, const struct tree *tree) {
-        GHashTableIter it;
-        gpointer key, value;
-        c->inodes = xcalloc(g_hash_table_size(c->dirty.inodes) + 1, sizeof(*c->inodes));
-        g_hash_table_iter_init(&it, c->dirty.inodes);
-        while (g_hash_table_iter_next(&it, &key, &value)) {
-                struct captured_inode *in = &c->inodes[c->n_inodes++];
-                in->flags = GPOINTER_TO_UINT(value);
-                if (tree_inode_state(tree, *(const uint64_t *)key, &in->state) < 0) {
-                        in->state = (struct tree_inode_state){.attr.ino = *(const uint64_t *)key};
-                        in->flags = DIRTY_GONE;
-                        continue;
-                }
-                in->content_check = home_content_check(in->state.content);
-                in->state.content = NULL;
-                if (!(in->flags & (DIRTY_XATTRS | DIRTY_GONE)))
-                        continue;
-                struct enc e;
-                enc_init(&e, OP_HEAD_MAX);
-                errint_t r = tree_xattrs_encode(tree, in->state.attr.ino, &e);
-                if (r < 0) {
-                        enc_done(&e);
+        c->inodes = pool_take(&c->memory, (c->dirty.n_inodes + 1) * sizeof(*c->inodes));
+        for (size_t i = 0; i < c->dirty.n_inodes; i++)
+                c->inodes[i].ino = c->dirty.inodes[i].ino;
+        for (size_t i = 0; i < c->dirty.n_inodes; i++) {
+                errint_t r = capture_inode(&c->inodes[i], c->dirty.inodes[i].flags, tree);
+                if (r < 0)
                         return r;
-                }
-                in->xattrs = e.data; /* free() frees it */
-                in->xattrs_len = e.len;
         }
-        qsort(c->inodes, c->n_inodes, sizeof(*c->inodes), inode_order);
         return 0;
 }
 
 static void capture_entries(struct capture *c, const struct tree *tree) {
-        GHashTableIter it;
-        gpointer key, value;
-        c->entries = xcalloc(g_hash_table_size(c->dirty.entries) + 1, sizeof(*c->entries));
-        g_hash_table_iter_init(&it, c->dirty.entries);
-        while (g_hash_table_iter_next(&it, &key, &value)) {
-                const struct entry_key *k = key;
-                struct captured_entry *e = &c->entries[c->n_entries++];
-                e->key = xmalloc(sizeof(struct entry_key) + k->len);
-                memcpy(e->key, k, sizeof(struct entry_key) + k->len);
-                (void)tree_entry_cookie(tree, k->parent, k->name, k->len, &e->ino, &e->cookie); /* ino stays 0: gone */
+        c->entries = pool_take(&c->memory, (c->dirty.n_entries + 1) * sizeof(*c->entries));
+        for (size_t i = 0; i < c->dirty.n_entries; i++) {
+                const struct entry_key *k = c->dirty.entries[i];
+                (void)tree_entry_cookie(tree, k->parent, k->name, k->len, &c->entries[i].ino, &c->entries[i].cookie); /* ino stays 0: gone */
         }
-        qsort(c->entries, c->n_entries, sizeof(*c->entries), entry_order);
 }
 
-static struct file_piece piece_copy(const struct file_piece *p) {
-        struct file_piece q = *p;
-        q.edit = p->edit_len > 0 ? memcpy(xmalloc(p->edit_len), p->edit, p->edit_len) : NULL;
-        q.extents = p->n_extents > 0 ? memcpy(xcalloc(p->n_extents, sizeof(*p->extents)), p->extents, p->n_extents * sizeof(*p->extents))
-                                     : NULL;
-        return q;
+static const void *copy(struct capture *c, const void *p, size_t n) {
+        return n > 0 ? memcpy(pool_take(&c->memory, n), p, n) : NULL;
 }
 
-/* A rewrite leaves a piece that is pending in the file: edits that come meanwhile are edits of it. */
-static void capture_content(struct sqlite_store *s, struct capture *c, const struct tree *tree, struct file *f) {
+/* A rewrite of what may end in extents leaves a piece that is pending: edits that come meanwhile are edits of it. */
+static void capture_content(struct sqlite_store *s, struct capture *c, size_t at) {
         struct captured_content *k = &c->contents[c->n_contents++];
-        k->ino = f->ino;
-        errint_t r = tree_content(tree, f->ino, &k->blob);
-        POST(r == 0); /* a file that is gone is not in the table */
-        k->rewrite = f->rewrite || f->n == 0 ||
-                     (f->pieces[0].base && !f->pieces[0].in_home && f->pieces[0].log_len == 0 && f->pieces[0].n_extents == 0);
-        if (k->rewrite) {
-                file_drop_pieces(s, f);
-                file_push(f, &(struct file_piece){.seq = c->meta.pos.seq, .base = true, .pending = true});
-        } else {
-                k->pieces = xcalloc(f->n, sizeof(*k->pieces));
-                for (size_t i = 0; i < f->n; i++)
-                        if (!f->pieces[i].in_home)
-                                k->pieces[k->n++] = piece_copy(&f->pieces[i]);
+        struct file *f = file_find(s, c->inodes[at].ino);
+        k->at = at;
+        k->rewrite = !f;
+        if (!f && blob_size(c->inodes[at].blob) >= CONTENT_THRESHOLD)
+                file_push(file_get(s, c->inodes[at].ino), &(struct file_piece){.seq = c->meta.pos.seq, .base = true, .pending = true});
+        if (!f)
+                return;
+        k->pieces = pool_take(&c->memory, f->n * sizeof(*k->pieces));
+        for (size_t i = 0; i < f->n; i++) {
+                if (f->pieces[i].in_home)
+                        continue;
+                struct file_piece *p = &k->pieces[k->n++];
+                *p = f->pieces[i];
+                p->edit = (uint8_t *)(uintptr_t)copy(c, p->edit, p->edit_len);
+                p->extents = (struct oplog_extent *)(uintptr_t)copy(c, p->extents, p->n_extents * sizeof(*p->extents));
         }
-        f->rewrite = f->dirty = false;
+}
+
+static void capture_contents(struct sqlite_store *s, struct capture *c) {
+        c->contents = pool_take(&c->memory, (c->dirty.n_inodes + 1) * sizeof(*c->contents));
+        for (size_t i = 0; i < c->dirty.n_inodes; i++)
+                if (c->dirty.inodes[i].flags & DIRTY_CONTENT && c->dirty.inodes[i].log_len == 0)
+                        capture_content(s, c, i);
 }
 
 /* Extents that a failed flush may have lost are not believed: those contents are written anew from memory. */
@@ -131,40 +122,25 @@ static void distrust_contents(struct sqlite_store *s) {
                 bool lost = false;
                 for (size_t i = 0; i < f->n; i++)
                         lost |= !f->pieces[i].in_home && f->pieces[i].n_extents > 0 && f->pieces[i].seq > s->content_ok_seq;
-                if (lost)
-                        file_rewrite(s, f);
+                if (!lost)
+                        continue;
+                (void)dirty_mark(&s->dirty, f->ino, DIRTY_CONTENT); /* with no pieces: written anew */
+                file_drop_pieces(s, f);
+                g_hash_table_iter_remove(&it);
         }
-}
-
-static void capture_contents(struct sqlite_store *s, struct capture *c, const struct tree *tree) {
-        GHashTableIter it;
-        gpointer value;
-        size_t n = 0;
-        if (s->content_lost)
-                distrust_contents(s);
         s->content_lost = false; /* set again if the flush of this checkpoint fails */
-        g_hash_table_iter_init(&it, s->files);
-        while (g_hash_table_iter_next(&it, NULL, &value))
-                n += ((struct file *)value)->dirty;
-        c->contents = xcalloc(n + 1, sizeof(*c->contents));
-        g_hash_table_iter_init(&it, s->files);
-        while (g_hash_table_iter_next(&it, NULL, &value))
-                if (((struct file *)value)->dirty)
-                        capture_content(s, c, tree, value);
-        qsort(c->contents, c->n_contents, sizeof(*c->contents), content_order);
 }
 
 static void capture_settings(struct capture *c, const struct tree *tree) {
-        GHashTableIter it;
-        gpointer key;
         char text[24];
-        c->settings = xcalloc(2 * (size_t)g_hash_table_size(c->dirty.settings) + 1, sizeof(char *));
-        g_hash_table_iter_init(&it, c->dirty.settings);
-        while (g_hash_table_iter_next(&it, &key, NULL)) {
-                const struct setting_info *info = settings_find(key, strlen(key));
+        c->settings = xcalloc(2 * settings_count() + 1, sizeof(char *));
+        for (size_t i = 0; i < settings_count(); i++) {
+                const struct setting_info *info = settings_info(i);
                 uint64_t v = settings_get(tree_settings(tree), info);
+                if (!(c->dirty.settings >> i & 1))
+                        continue;
                 (void)g_snprintf(text, sizeof(text), "%" G_GUINT64_FORMAT, v); /* fits */
-                c->settings[c->n_settings++] = xstrdup(key);
+                c->settings[c->n_settings++] = xstrdup(info->name);
                 c->settings[c->n_settings++] = v == info->def ? NULL : xstrdup(text);
         }
 }
@@ -203,35 +179,28 @@ static void capture_meta(struct sqlite_store *s, struct capture *c, const struct
 
 /* Everything there is, as changes: for a home that is emptied first. */
 struct all {
-        struct sqlite_store *s;
         struct dirty *dirty;
         const struct tree *tree;
         uint64_t dir;
 };
 static bool all_entries(void *ctx, uint64_t cookie, const char *name, size_t len, uint64_t ino, uint32_t mode) {
         struct all *a = ctx;
-        struct entry_key *key = xmalloc(sizeof(struct entry_key) + len);
         (void)cookie;
         (void)ino;
         (void)mode;
-        key->parent = a->dir;
-        key->len = (uint8_t)len;
-        memcpy(key->name, name, len);
-        g_hash_table_replace(a->dirty->entries, key, key);
+        dirty_entry(a->dirty, a->dir, name, len);
         return true;
 }
 static bool all_inodes(void *ctx, const struct tree_inode_state *in) {
         struct all *a = ctx;
-        dirty_mark(a->dirty, in->attr.ino, DIRTY_ATTR | DIRTY_XATTRS);
-        if (blob_size(in->content) > 0)
-                file_rewrite(a->s, file_get(a->s, in->attr.ino));
+        (void)dirty_mark(a->dirty, in->attr.ino, DIRTY_ATTR | DIRTY_XATTRS | (blob_size(in->content) > 0 ? DIRTY_CONTENT : 0u));
         a->dir = in->attr.ino;
         if (S_ISDIR(in->attr.mode))
                 (void)tree_readdir(a->tree, in->attr.ino, 2, all_entries, a); /* it is a directory */
         return true;
 }
 static void mark_everything(struct sqlite_store *s, const struct tree *tree) {
-        struct all a = {.s = s, .dirty = &s->dirty, .tree = tree};
+        struct all a = {.dirty = &s->dirty, .tree = tree};
         GHashTableIter it;
         gpointer value;
         g_hash_table_iter_init(&it, s->files);
@@ -240,12 +209,9 @@ static void mark_everything(struct sqlite_store *s, const struct tree *tree) {
                 g_hash_table_iter_remove(&it);
         }
         dirty_done(&s->dirty);
-        dirty_init(&s->dirty);
         tree_each_inode(tree, 0, all_inodes, &a);
-        for (size_t i = 0; i < settings_count(); i++) {
-                char *name = xstrdup(settings_info(i)->name);
-                g_hash_table_replace(s->dirty.settings, name, name);
-        }
+        for (size_t i = 0; i < settings_count(); i++)
+                s->dirty.settings |= UINT64_C(1) << i;
         s->dirty.other = true;
 }
 
@@ -264,12 +230,15 @@ errint_t store_prepare_locked(struct sqlite_store *s, const struct state *state,
                 return 0;
         if (c->everything)
                 mark_everything(s, state->tree);
+        if (s->content_lost)
+                distrust_contents(s);
         c->dirty = s->dirty;
-        dirty_init(&s->dirty);
+        s->dirty = (struct dirty){0};
+        dirty_sort(&c->dirty);
         capture_meta(s, c, state);
         c->error = capture_inodes(c, state->tree);
         capture_entries(c, state->tree);
-        capture_contents(s, c, state->tree);
+        capture_contents(s, c);
         capture_settings(c, state->tree);
         if (c->error == 0)
                 c->error = sessions_encode(state->sessions, &c->sessions);

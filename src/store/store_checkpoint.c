@@ -44,7 +44,7 @@ errint_t store_make_base(struct sqlite_store *s, struct blob *blob, uint64_t seq
         errint_t r = compress_zstd(raw, raw_len, &packed, &stored_len);
         if (r < 0 && r != -ENODATA)
                 return r;
-        p.form = r == 0 ? FORM_ZSTD : FORM_RAW;
+        p.form = (uint8_t)(r == 0 ? FORM_ZSTD : FORM_RAW);
         const uint8_t *stored = r == 0 ? packed : raw;
         p.stored_len = r == 0 ? stored_len : raw_len;
         p.crc = crc32c(0, stored, p.stored_len);
@@ -56,11 +56,13 @@ errint_t store_make_base(struct sqlite_store *s, struct blob *blob, uint64_t seq
         pthread_mutex_lock(&s->lock);
         bool direct = s->direct && s->level == LEVEL_FILE;
         pthread_mutex_unlock(&s->lock);
-        r = content_write(s->content, stored, p.stored_len, direct, &p.extents, &p.n_extents);
+        size_t n = 0;
+        r = content_write(s->content, stored, p.stored_len, direct, &p.extents, &n);
         if (disk_is_full(r) && ballast_give_up(s))
-                r = content_write(s->content, stored, p.stored_len, direct, &p.extents, &p.n_extents);
+                r = content_write(s->content, stored, p.stored_len, direct, &p.extents, &n);
         if (r < 0)
                 return r;
+        p.n_extents = (uint32_t)n;
         pthread_mutex_lock(&s->lock);
         s->content_new = true;
         pthread_mutex_unlock(&s->lock);
@@ -74,7 +76,7 @@ errint_t store_put_file_piece(struct sqlite_store *s, uint64_t ino, const struct
                 .base = p->base,
                 .edit = p->edit,
                 .edit_len = p->edit_len,
-                .form = p->form,
+                .form = (enum content_form)p->form,
                 .raw_len = p->raw_len,
                 .inline_data = inline_data,
                 .stored_len = (size_t)p->stored_len,
@@ -85,76 +87,158 @@ errint_t store_put_file_piece(struct sqlite_store *s, uint64_t ino, const struct
         return home_put_piece(s->home, ino, &row);
 }
 
-/* The payload of a piece that lies in the log. What does not read back as it was appended is not used. */
-static errint_t read_payload(struct sqlite_store *s, const struct file_piece *p, struct oplog_record *rec, void **ret_buffer) {
-        errint_t r = p->log_len > 0 ? oplog_read(s->log, p->log_offset, p->log_len, rec, ret_buffer) : -ENOENT;
+/* A record of the log that has a payload. What does not read back as it was appended is not used. */
+static errint_t read_payload(struct sqlite_store *s, uint64_t seq, uint64_t offset, uint32_t len, struct oplog_record *rec, void **ret_buffer) {
+        errint_t r = len > 0 ? oplog_read(s->log, offset, len, rec, ret_buffer) : -ENOENT;
         if (r < 0)
                 return r;
-        bool same = rec->pos.seq == p->seq && rec->payload && rec->payload_len == p->stored_len && rec->payload_crc == p->crc &&
-                    rec->form == p->form && rec->raw_len == p->raw_len;
+        return rec->pos.seq == seq && rec->payload ? 0 : -EBADMSG;
+}
+
+static errint_t read_piece(struct sqlite_store *s, const struct file_piece *p, struct oplog_record *rec, void **ret_buffer) {
+        errint_t r = read_payload(s, p->seq, p->log_offset, p->log_len, rec, ret_buffer);
+        if (r < 0)
+                return r;
+        bool same = rec->payload_len == p->stored_len && rec->payload_crc == p->crc && rec->form == (enum content_form)p->form &&
+                    rec->raw_len == p->raw_len;
         return same ? 0 : -EBADMSG;
 }
 
+/* A content that one record is. */
+static errint_t read_whole(struct sqlite_store *s, const struct capture *c, size_t at, struct oplog_record *rec, void **ret_buffer) {
+        const struct dirty_inode *in = &c->dirty.inodes[at];
+        errint_t r = read_payload(s, in->seq, in->log_offset, in->log_len, rec, ret_buffer);
+        if (r < 0)
+                return r;
+        return rec->raw_len == blob_size(c->inodes[at].blob) ? 0 : -EBADMSG;
+}
+
+static bool reads_back(struct sqlite_store *s, const struct captured_content *k) {
+        for (size_t i = 0; i < k->n; i++) {
+                struct oplog_record rec;
+                cleanup_free void *buffer = NULL;
+                const struct file_piece *p = &k->pieces[i];
+                if (p->n_extents == 0 && p->stored_len > 0 && read_piece(s, p, &rec, &buffer) < 0)
+                        return false;
+        }
+        return true;
+}
+
+/* Memory has what the log has lost. */
+static void rewrite_lost(struct sqlite_store *s, struct capture *c) {
+        size_t at = 0;
+        for (size_t i = 0; i < c->dirty.n_inodes; i++) {
+                struct oplog_record rec;
+                cleanup_free void *buffer = NULL;
+                struct dirty_inode *in = &c->dirty.inodes[i];
+                if (!(in->flags & DIRTY_CONTENT))
+                        continue;
+                struct captured_content *k = &c->contents[at];
+                if (in->log_len == 0) {
+                        k->rewrite |= !reads_back(s, k);
+                        at++;
+                } else if (read_whole(s, c, i, &rec, &buffer) < 0) {
+                        in->log_len = 0;
+                        memmove(k + 1, k, (c->n_contents++ - at++) * sizeof(*k)); /* there is room for all inodes */
+                        *k = (struct captured_content){.at = i, .rewrite = true};
+                }
+        }
+}
+
 /* Room to write a content anew is found before the home is touched: its extents are flushed with the others. */
-static errint_t make_rewrites(struct sqlite_store *s, struct capture *c, uint8_t **inlined) {
+static errint_t make_rewrites(struct sqlite_store *s, struct capture *c) {
+        rewrite_lost(s, c);
         for (size_t i = 0; i < c->n_contents; i++) {
                 struct captured_content *k = &c->contents[i];
-                errint_t r = 0;
-                for (size_t j = 0; j < k->n && !k->rewrite; j++) {
-                        struct oplog_record rec;
-                        cleanup_free void *buffer = NULL;
-                        const struct file_piece *p = &k->pieces[j];
-                        if (p->n_extents == 0 && p->stored_len > 0 && read_payload(s, p, &rec, &buffer) < 0)
-                                k->rewrite = true; /* memory has it */
-                }
-                if (k->rewrite && blob_size(k->blob) > 0)
-                        r = store_make_base(s, k->blob, c->meta.pos.seq, &k->made, &inlined[i]);
+                struct blob *blob = c->inodes[k->at].blob;
+                errint_t r = k->rewrite && blob_size(blob) > 0 ? store_make_base(s, blob, c->meta.pos.seq, &k->made, &k->inlined) : 0;
                 if (r < 0)
                         return r;
         }
         return 0;
 }
 
-static errint_t put_content(struct sqlite_store *s, const struct captured_content *k, const uint8_t *inlined) {
+static errint_t put_whole(struct sqlite_store *s, const struct capture *c, size_t at) {
+        struct oplog_record rec = {0};
+        cleanup_free void *buffer = NULL;
+        errint_t r = read_whole(s, c, at, &rec, &buffer);
+        if (r < 0)
+                return r;
+        const struct file_piece p = {.seq = rec.pos.seq,
+                                     .base = true,
+                                     .form = (uint8_t)rec.form,
+                                     .raw_len = rec.raw_len,
+                                     .stored_len = rec.payload_len,
+                                     .crc = rec.payload_crc};
+        return store_put_file_piece(s, c->inodes[at].ino, &p, rec.payload);
+}
+
+static errint_t put_content(struct sqlite_store *s, const struct capture *c, const struct captured_content *k) {
+        uint64_t ino = c->inodes[k->at].ino;
         if (k->rewrite)
-                return blob_size(k->blob) == 0 ? home_delete_content(s->home, k->ino) : store_put_file_piece(s, k->ino, &k->made, inlined);
+                return blob_size(c->inodes[k->at].blob) == 0 ? home_delete_content(s->home, ino)
+                                                             : store_put_file_piece(s, ino, &k->made, k->inlined);
         for (size_t i = 0; i < k->n; i++) {
                 const struct file_piece *p = &k->pieces[i];
                 struct oplog_record rec = {0};
                 cleanup_free void *buffer = NULL;
                 errint_t r = 0;
                 if (p->n_extents == 0 && p->stored_len > 0)
-                        r = read_payload(s, p, &rec, &buffer);
+                        r = read_piece(s, p, &rec, &buffer);
                 if (r == 0)
-                        r = store_put_file_piece(s, k->ino, p, rec.payload);
+                        r = store_put_file_piece(s, ino, p, rec.payload);
                 if (r < 0)
                         return r;
         }
         return 0;
 }
 
-/* --- the transaction --- */
-
-static errint_t put_inode(struct sqlite_store *s, const struct captured_inode *in) {
-        if (in->state.attr.mode == 0)
-                return home_delete_inode(s->home, in->state.attr.ino);
-        errint_t r = home_put_inode(s->home, &in->state, in->content_check);
-        if (r == 0 && (in->flags & (DIRTY_XATTRS | DIRTY_GONE)))
-                r = home_put_xattrs(s->home, in->state.attr.ino, in->xattrs, in->xattrs_len);
+static errint_t put_contents(struct sqlite_store *s, const struct capture *c) {
+        errint_t r = 0;
+        size_t at = 0;
+        for (size_t i = 0; r == 0 && i < c->dirty.n_inodes; i++) {
+                const struct dirty_inode *in = &c->dirty.inodes[i];
+                if (in->flags & DIRTY_CONTENT)
+                        r = in->log_len > 0 ? put_whole(s, c, i) : put_content(s, c, &c->contents[at++]);
+        }
         return r;
 }
 
-static errint_t put_all(struct sqlite_store *s, const struct capture *c, uint8_t *const *inlined) {
+/* --- the transaction --- */
+
+static errint_t put_inode(struct sqlite_store *s, const struct captured_inode *in, unsigned flags) {
+        const struct tree_inode_state row = {
+                .attr = {.ino = in->ino,
+                         .size = in->size,
+                         .atime = {in->atime, in->atime_ns},
+                         .mtime = {in->mtime, in->mtime_ns},
+                         .ctime = {in->ctime, in->ctime_ns},
+                         .mode = in->mode,
+                         .uid = in->uid,
+                         .gid = in->gid,
+                         .nlink = in->nlink,
+                         .rdev = in->rdev},
+                .parent = in->parent,
+                .next_cookie = in->next_cookie,
+        };
+        if (in->mode == 0)
+                return home_delete_inode(s->home, in->ino);
+        errint_t r = home_put_inode(s->home, &row, in->content_check);
+        return r == 0 && flags & DIRTY_XATTRS ? home_put_xattrs(s->home, in->ino, in->xattrs, in->xattrs_len) : r;
+}
+
+static errint_t put_all(struct sqlite_store *s, const struct capture *c) {
         errint_t r = 0;
-        for (size_t i = 0; r == 0 && i < c->n_inodes; i++)
-                r = put_inode(s, &c->inodes[i]);
-        for (size_t i = 0; r == 0 && i < c->n_entries; i++) {
+        for (size_t i = 0; r == 0 && i < c->dirty.n_inodes; i++)
+                r = put_inode(s, &c->inodes[i], c->dirty.inodes[i].flags);
+        for (size_t i = 0; r == 0 && i < c->dirty.n_entries; i++) {
+                const struct entry_key *k = c->dirty.entries[i];
                 const struct captured_entry *e = &c->entries[i];
-                r = e->ino != 0 ? home_put_entry(s->home, e->key->parent, e->key->name, e->key->len, e->ino, e->cookie)
-                                : home_delete_entry(s->home, e->key->parent, e->key->name, e->key->len);
+                r = e->ino != 0 ? home_put_entry(s->home, k->parent, k->name, k->len, e->ino, e->cookie)
+                                : home_delete_entry(s->home, k->parent, k->name, k->len);
         }
-        for (size_t i = 0; r == 0 && i < c->n_contents; i++)
-                r = put_content(s, &c->contents[i], inlined[i]);
+        if (r == 0)
+                r = put_contents(s, c);
         for (size_t i = 0; r == 0 && i < c->n_settings; i += 2)
                 r = home_put_setting(s->home, c->settings[i], c->settings[i + 1]);
         return r < 0 ? r : home_put_sessions(s->home, c->sessions.data, c->sessions.len);
@@ -173,7 +257,7 @@ errint_t store_fresh_home(struct sqlite_store *s) {
         return 0;
 }
 
-static errint_t commit_once(struct sqlite_store *s, struct capture *c, uint8_t *const *inlined) {
+static errint_t commit_once(struct sqlite_store *s, struct capture *c) {
         errint_t r = store_fresh_home(s);
         if (r == 0)
                 r = home_begin(s->home);
@@ -182,7 +266,7 @@ static errint_t commit_once(struct sqlite_store *s, struct capture *c, uint8_t *
         if (c->everything)
                 r = home_clear(s->home);
         if (r == 0)
-                r = put_all(s, c, inlined);
+                r = put_all(s, c);
         if (r == 0)
                 r = failpoint("store.home.commit");
         if (r < 0) {
@@ -200,9 +284,9 @@ static errint_t commit_once(struct sqlite_store *s, struct capture *c, uint8_t *
         return r;
 }
 
-static errint_t bring_home(struct sqlite_store *s, struct capture *c, uint8_t **inlined) {
+static errint_t bring_home(struct sqlite_store *s, struct capture *c) {
         uint64_t seq = 0;
-        errint_t r = make_rewrites(s, c, inlined);
+        errint_t r = make_rewrites(s, c);
         if (r == 0)
                 r = c->kind == CHECKPOINT_NORMAL ? store_flush_all(s, &seq)
                                                  : store_flush_content(s); /* else the log is not needed any more */
@@ -212,27 +296,36 @@ static errint_t bring_home(struct sqlite_store *s, struct capture *c, uint8_t **
         memcpy(c->meta.database_id, s->meta.database_id, sizeof(c->meta.database_id));
         memcpy(c->meta.boot_id, s->boot_id, sizeof(c->meta.boot_id));
         c->meta.log_size = s->log_size;
-        r = commit_once(s, c, inlined);
+        r = commit_once(s, c);
         if (disk_is_full(r) && ballast_give_up(s))
-                r = commit_once(s, c, inlined);
+                r = commit_once(s, c);
         return r;
 }
 
 /* --- afterwards; under lock --- */
 
-/* The home has `made` for all pieces up to seq. Nothing newer replaced them as long as the first one is that old. */
-static void settle_rewrite(struct sqlite_store *s, struct captured_content *k, uint64_t seq, uint64_t tick) {
-        struct file *f = file_find(s, k->ino);
+/* The home has `made` for all pieces up to the captured position, unless newer ones have replaced them. */
+static void settle_rewrite(struct sqlite_store *s, const struct capture *c, struct captured_content *k) {
+        uint64_t ino = c->inodes[k->at].ino, seq = c->meta.pos.seq;
+        struct file *f = file_find(s, ino);
         struct file_piece made = k->made;
-        if (!f || f->n == 0 || f->pieces[0].seq > seq) {
+        const struct dirty_inode *since = dirty_find(&s->dirty, ino);
+        if (f ? f->pieces[0].seq > seq : since && since->flags & (DIRTY_CONTENT | DIRTY_GONE)) {
                 if (made.n_extents > 0) /* overtaken: the home names them until it covers what came since */
                         content_free_at(s->content, made.extents, made.n_extents, s->tick);
                 return;
         }
+        if (!f && made.n_extents == 0)
+                return;
         k->made = (struct file_piece){0};
         made.in_home = made.base = true;
         made.seq = seq;
-        size_t kept = 1;
+        f = file_get(s, ino);
+        if (f->n == 0) {
+                file_push(f, &made);
+                return;
+        }
+        uint32_t kept = 1;
         for (size_t i = 0; i < f->n; i++) {
                 struct file_piece *p = &f->pieces[i];
                 if (p->seq > seq) {
@@ -240,34 +333,35 @@ static void settle_rewrite(struct sqlite_store *s, struct captured_content *k, u
                         continue;
                 }
                 if (p->n_extents > 0)
-                        content_free_at(s->content, p->extents, p->n_extents, tick);
+                        content_free_at(s->content, p->extents, p->n_extents, c->tick);
                 piece_done(p);
         }
         f->pieces[0] = made;
         f->n = kept;
-        if (f->n > 1 && made.n_extents == 0) { /* edits of what turned out small: it is written whole */
-                s->tick++;                     /* beyond what this home covers */
-                file_rewrite(s, f);
+        if (made.n_extents > 0)
+                return;
+        if (kept == 1) { /* turned out small: the home has it, and nothing is to be kept */
+                file_forget(s, ino);
+                return;
         }
-        file_settle(s, f);
+        s->tick++; /* edits of something small: it is written whole, beyond what this home covers */
+        file_rewrite(s, ino);
 }
 
-static void settle_pieces(struct sqlite_store *s, const struct captured_content *k) {
-        struct file *f = file_find(s, k->ino);
+static void settle_pieces(struct sqlite_store *s, const struct capture *c, const struct captured_content *k) {
+        struct file *f = file_find(s, c->inodes[k->at].ino);
         for (size_t i = 0; f && i < f->n; i++)
                 for (size_t j = 0; j < k->n; j++)
                         if (f->pieces[i].seq == k->pieces[j].seq)
                                 f->pieces[i].in_home = true;
-        if (f)
-                file_settle(s, f);
 }
 
 static void after_success(struct sqlite_store *s, struct capture *c) {
         for (size_t i = 0; i < c->n_contents; i++) {
                 if (c->contents[i].rewrite)
-                        settle_rewrite(s, &c->contents[i], c->meta.pos.seq, c->tick);
+                        settle_rewrite(s, c, &c->contents[i]);
                 else
-                        settle_pieces(s, &c->contents[i]);
+                        settle_pieces(s, c, &c->contents[i]);
         }
         s->salt[0] = c->meta.salt[0];
         s->salt[1] = c->meta.salt[1];
@@ -291,14 +385,12 @@ static void after_success(struct sqlite_store *s, struct capture *c) {
 static void after_failure(struct sqlite_store *s, struct capture *c) {
         for (size_t i = 0; i < c->n_contents; i++) {
                 struct captured_content *k = &c->contents[i];
-                struct file *f = file_find(s, k->ino);
+                uint64_t ino = c->inodes[k->at].ino;
+                struct file *f = file_find(s, ino);
                 if (k->made.n_extents > 0) /* perhaps the home names them all the same */
                         content_free_at(s->content, k->made.extents, k->made.n_extents, s->tick);
-                if (!f)
-                        continue;
-                f->dirty = true;
-                if (k->rewrite)
-                        file_rewrite(s, f);
+                if (k->rewrite && f && f->pieces[0].seq <= c->meta.pos.seq)
+                        file_rewrite(s, ino);
         }
         dirty_merge(&s->dirty, &c->dirty);
         s->stopped = false;
@@ -329,15 +421,11 @@ errint_t store_checkpoint_run(struct store *base) {
         errint_t r = s->failed[0] ? -EROFS : !c->active ? -EINVAL : c->error;
         bool nothing = r == 0 && c->nothing;
         pthread_mutex_unlock(&s->lock);
-        uint8_t **inlined = xcalloc(c->n_contents + 1, sizeof(*inlined));
         if (r == 0 && !nothing) {
-                r = bring_home(s, c, inlined);
+                r = bring_home(s, c);
                 if (r < 0)
                         r = judge_failure(s, c, r);
         }
-        for (size_t i = 0; i < c->n_contents; i++)
-                free(inlined[i]);
-        free(inlined);
         pthread_mutex_lock(&s->lock);
         if (c->active && !nothing) {
                 if (r == 0) {

@@ -1,4 +1,4 @@
-/* store_private.h: what the files of the SQLite store share (store_sqlite.c, store_open.c, store_track.c, store_append.c,
+/* store_private.h: what the files of the SQLite store share (store_sqlite.c, store_replay.c, store_dirty.c, store_track.c, store_append.c,
  * store_capture.c, store_checkpoint.c, store_replace.c, store_space.c).
  *
  * --- the log's halves and checkpoints -------------------------------------------------------------------------------------------
@@ -17,15 +17,16 @@
  * A failed commit may have happened or not. Nothing is reused or freed then; the next one that succeeds covers both cases.
  *
  * --- contents ----------------------------------------------------------------------------------------------------------------------
- * struct file holds, for an inode whose content is in extents, has edits, or is newer than the home's, the pieces that make it up. A
- * small content has one only until it is home. `rewrite` says that no list of pieces is worth keeping: the next checkpoint writes the
- * content anew from memory.
+ * A content that is in extents, or will be, has a struct file with the pieces that make it up, for as long as it is so. A small one that
+ * the home lacks has nothing but the place of its record in the log, in struct dirty. Where there is neither, no list of pieces is worth
+ * keeping: the next checkpoint writes the content anew from memory.
  *
  * --- locks: home_lock, then log_use, then lock. No I/O under `lock`. Who writes out or flushes the log holds log_use for reading; a change
  * of level, which exchanges its descriptor, for writing. */
 #pragma once
 
 #include "home.h"
+#include "pool.h"
 
 #include <glib.h>
 #include <pthread.h>
@@ -35,58 +36,71 @@
 
 /* A content as the store keeps track of it; see home.h for the meaning. */
 struct file_piece {
-        uint64_t seq;
-        bool base, in_home;
-        bool pending; /* base: what the checkpoint that is under way will make of the content */
-        enum content_form form;
-        uint64_t raw_len, stored_len;
+        uint64_t seq, raw_len, stored_len;
+        uint8_t *edit;
+        struct oplog_extent *extents;
+        uint32_t edit_len, n_extents;
         uint32_t crc;
         uint32_t log_len; /* 0: not in the log */
-        uint64_t log_offset;
-        uint8_t *edit;
-        size_t edit_len;
-        struct oplog_extent *extents;
-        size_t n_extents;
+        uint32_t log_offset;
+        uint8_t form; /* enum content_form */
+        bool base, in_home;
+        bool pending; /* base: what the checkpoint that is under way will make of the content */
 };
 struct file {
         uint64_t ino;
-        struct file_piece *pieces;
-        size_t n, cap;
-        bool dirty;   /* the home has another content */
-        bool rewrite; /* no pieces */
+        struct file_piece *pieces; /* the first one is a base, unless the home is damaged */
+        uint32_t n, cap;           /* n > 0, but for a moment */
+        struct file_piece one;     /* where `pieces` are while they are one */
 };
+
+/* What the home lacks. All of it is given back at once. */
+enum { DIRTY_ATTR = 1, DIRTY_XATTRS = 2, DIRTY_GONE = 4, DIRTY_CONTENT = 8 };
+struct dirty_inode {
+        uint64_t ino; /* 0: a free slot */
+        uint64_t seq; /* of the record that is the whole content; valid if log_len > 0 */
+        uint32_t log_offset;
+        uint32_t log_len : 24, flags : 8;
+};
+static_assert(OPLOG_RECORD_MAX < UINT32_C(1) << 24, "a record's length has 24 bits");
+static_assert(OPLOG_SIZE_MAX + OPLOG_PAGE <= UINT32_MAX, "a place in the log has 32 bits");
 struct entry_key {
         uint64_t parent;
+        uint32_t hash;
         uint8_t len;
         char name[];
 };
-enum { DIRTY_ATTR = 1, DIRTY_XATTRS = 2, DIRTY_GONE = 4 };
-/* What the home lacks. */
 struct dirty {
-        GHashTable *inodes;   /* ino -> flags */
-        GHashTable *entries;  /* struct entry_key */
-        GHashTable *settings; /* names */
-        bool other;           /* position, sessions, epochs */
+        struct dirty_inode *inodes; /* [inode_slots], hashed; once sorted: [n_inodes] */
+        struct entry_key **entries; /* likewise; NULL: a free slot */
+        size_t inode_slots, n_inodes, entry_slots, n_entries;
+        struct pool names;
+        uint64_t seed;
+        uint64_t settings; /* a bit for each, in their order */
+        bool other;        /* position, sessions, epochs */
 };
 
+/* Of each inode in `dirty`, in the same order; mode 0: gone. */
 struct captured_inode {
-        struct tree_inode_state state; /* without content */
-        uint64_t content_check;
+        uint64_t ino, size, parent, next_cookie, content_check;
+        int64_t atime, mtime, ctime;
+        uint32_t atime_ns, mtime_ns, ctime_ns;
+        uint32_t mode, uid, gid, nlink, rdev;
+        struct blob *blob; /* NULL too: of an empty content, or one that did not change */
         uint8_t *xattrs;
         size_t xattrs_len;
-        unsigned flags;
 };
-struct captured_entry {
-        struct entry_key *key;
+struct captured_entry { /* likewise */
         uint64_t ino, cookie; /* ino 0: gone */
 };
+/* Of each inode whose content changed and is not one record of the log, in order. */
 struct captured_content {
-        uint64_t ino;
-        struct blob *blob;
+        size_t at; /* in `inodes` */
         bool rewrite;
-        struct file_piece *pieces; /* those that the home lacks; deep copies */
+        struct file_piece *pieces; /* those that the home lacks; deep copies, in `memory` */
         size_t n;
         struct file_piece made; /* of a rewrite */
+        uint8_t *inlined;       /* its stored form, if it is small */
 };
 struct capture {
         enum store_checkpoint_kind kind;
@@ -95,12 +109,11 @@ struct capture {
         bool first_replace; /* by store->replace: if it fails, the rescue tries again */
         uint64_t tick;   /* what is superseded up to here is not named by this home */
         errint_t error; /* capturing failed */
-        struct dirty dirty; /* given back if the checkpoint fails */
+        struct dirty dirty; /* sorted; given back if the checkpoint fails */
+        struct pool memory; /* of the arrays */
         struct captured_inode *inodes;
-        size_t n_inodes;
         struct captured_entry *entries;
-        size_t n_entries;
-        struct captured_content *contents;
+        struct captured_content *contents; /* has room for all inodes */
         size_t n_contents;
         char **settings; /* name, value, name, value ... */
         size_t n_settings;
@@ -115,7 +128,8 @@ struct record_place {
 };
 struct record_index {
         uint64_t first_seq;
-        GArray *places; /* struct record_place */
+        struct record_place *places;
+        size_t n, cap;
 };
 
 struct sqlite_store {
@@ -170,24 +184,29 @@ struct sqlite_store {
 };
 #define STORE_OF(s) CONTAINER_OF(s, struct sqlite_store, base)
 
-/* store_track.c. All under lock. */
-void dirty_init(struct dirty *d);
-void dirty_done(struct dirty *d);
-void dirty_mark(struct dirty *d, uint64_t ino, unsigned flags);
-void dirty_merge(struct dirty *into, struct dirty *from); /* `from` is emptied */
+/* store_dirty.c. All under lock. */
+void dirty_done(struct dirty *d); /* zeros are an empty one */
+struct dirty_inode *dirty_mark(struct dirty *d, uint64_t ino, unsigned flags); /* valid until the next one */
+struct dirty_inode *dirty_find(const struct dirty *d, uint64_t ino);          /* NULL: not dirty */
+void dirty_entry(struct dirty *d, uint64_t parent, const char *name, size_t len);
+void dirty_merge(struct dirty *into, struct dirty *from); /* `from`, the older one, is emptied */
 bool dirty_any(const struct dirty *d);
+void dirty_sort(struct dirty *d); /* by the keys of their rows; nothing can be looked up or marked afterwards */
+unsigned setting_index(const struct setting_info *info);
+
+/* store_track.c. All under lock. */
 void file_free(void *file);
 void piece_done(struct file_piece *p);
 struct file *file_find(struct sqlite_store *s, uint64_t ino);
 struct file *file_get(struct sqlite_store *s, uint64_t ino);
 void file_push(struct file *f, const struct file_piece *p); /* takes what p owns */
 void file_drop_pieces(struct sqlite_store *s, struct file *f); /* their extents are superseded now */
-void file_rewrite(struct sqlite_store *s, struct file *f);     /* the next checkpoint writes it anew */
-void file_settle(struct sqlite_store *s, struct file *f); /* forgets a file that needs no keeping */
+void file_forget(struct sqlite_store *s, uint64_t ino);        /* with its pieces, if there is one */
+void file_rewrite(struct sqlite_store *s, uint64_t ino);       /* the next checkpoint writes it anew */
 /* One applied operation: `placed` says where its payload is (kind, extents, log place); its extents are taken (NULL afterwards). */
 void track_record(struct sqlite_store *s, const struct store_record *r, struct oplog_record *placed);
 void index_add(struct sqlite_store *s, unsigned half, const struct oplog_record *r);
-void index_clear(struct sqlite_store *s, unsigned half);
+void index_clear(struct sqlite_store *s, unsigned half); /* gives its memory back, too */
 
 /* store_append.c */
 errint_t store_append_record(struct store *base, const struct store_record *r);

@@ -78,10 +78,7 @@ struct sqlite_store *sqlite_store_new(const struct store_config *config) {
         pthread_mutex_init(&s->home_lock, NULL);
         pthread_rwlock_init(&s->log_use, NULL);
         pthread_mutex_init(&s->lock, NULL);
-        dirty_init(&s->dirty);
         s->files = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, file_free);
-        for (int i = 0; i < 2; i++)
-                s->index[i].places = g_array_new(FALSE, FALSE, sizeof(struct record_place));
         return s;
 }
 
@@ -94,8 +91,8 @@ void sqlite_store_free(struct sqlite_store *s) {
         home_close(s->home);
         dirty_done(&s->dirty);
         g_hash_table_destroy(s->files);
-        for (int i = 0; i < 2; i++)
-                g_array_free(s->index[i].places, TRUE);
+        index_clear(s, 0);
+        index_clear(s, 1);
         pthread_mutex_destroy(&s->lock);
         pthread_rwlock_destroy(&s->log_use);
         pthread_mutex_destroy(&s->home_lock);
@@ -161,12 +158,12 @@ static void on_piece(void *ctx, uint64_t ino, const struct piece *p) {
         struct file_piece q = {.seq = p->seq,
                                .base = p->base,
                                .in_home = true,
-                               .form = p->form,
+                               .form = (uint8_t)p->form,
                                .raw_len = p->raw_len,
                                .stored_len = p->stored_len,
                                .crc = p->crc,
-                               .edit_len = p->edit_len,
-                               .n_extents = p->n_extents};
+                               .edit_len = (uint32_t)p->edit_len,
+                               .n_extents = (uint32_t)p->n_extents};
         if (p->edit_len > 0)
                 q.edit = memcpy(xmalloc(p->edit_len), p->edit, p->edit_len);
         if (p->n_extents > 0)
@@ -427,7 +424,7 @@ errint_t store_open_sqlite(const struct store_config *config, struct state *stat
         struct opening o = {.s = s, .config = config, .out = ret_loaded};
         *ret_loaded = (struct store_loaded){0};
         if (s->log_size < OPLOG_SIZE_MIN || s->log_size > OPLOG_SIZE_MAX || s->log_size % (2 * OPLOG_PAGE) != 0)
-                return refuse(&o, -EINVAL, s->log_path, "its size must be 64 KiB to 4 GiB, and a multiple of 8 KiB");
+                return refuse(&o, -EINVAL, s->log_path, "its size must be 64 KiB to 2 GiB, and a multiple of 8 KiB");
         errint_t r = open_all(&o, state);
         if (r < 0) {
                 if (!ret_loaded->reason[0])
