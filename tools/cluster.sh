@@ -12,6 +12,8 @@
 #   heal                               all links work again
 #   kill|stop|cont NODE daemon|corosync   SIGKILL, SIGSTOP, SIGCONT
 #   start NODE daemon|corosync         start again what was killed
+#   powercut NODE...                   all at once: what was not flushed to the disk is lost, and the next start is another boot
+# COTERIE_PRELOAD: a library that the daemons load first (LD_PRELOAD); COTERIE_CLOCK_FILE is then a file of the node's.
 set -euo pipefail
 
 dir=/run/coterie-cluster
@@ -68,6 +70,12 @@ write_corosync_conf() {
         } | sed 's/^ *//' >"$dir/corosync.conf"
 }
 
+new_boot() { # inside a node
+        umount /proc/sys/kernel/random/boot_id 2>/dev/null || true
+        cat /proc/sys/kernel/random/uuid >/run/boot_id
+        mount --bind /run/boot_id /proc/sys/kernel/random/boot_id
+}
+
 # The first process of a node: makes its places private, then waits as its init until it is told to end.
 node_init() {
         local n=$1 home=$2
@@ -86,6 +94,7 @@ node_init() {
         mount --bind "$home/log" /var/log/corosync
         mount -o loop "$home/disk.img" /var/lib/coterie
         hostname "node$n"
+        new_boot
         ip link set lo up
         touch "$home/ready"
         trap 'exit 0' TERM
@@ -101,8 +110,9 @@ start_corosync() { # detached from this shell, so that it does not report its en
 start_daemon() {
         local n=$1
         mapfile -t options <"$dir/daemon.options"
+        [ -e "$dir/node$n/clock" ] || head -c 8 /dev/zero >"$dir/node$n/clock"
         inside "$n" mkdir -p /run/coterie
-        inside "$n" "$bin/coteried" --db /var/lib/coterie/tree.db --run-dir /run/coterie "${options[@]}" /mnt </dev/null >>"$dir/node$n/daemon.log" 2>&1
+        inside "$n" env LD_PRELOAD="${COTERIE_PRELOAD:-}" COTERIE_CLOCK_FILE="$dir/node$n/clock" "$bin/coteried" --db /var/lib/coterie/tree.db --run-dir /run/coterie "${options[@]}" /mnt </dev/null >>"$dir/node$n/daemon.log" 2>&1
 }
 
 process_of() { # NODE daemon|corosync -> pid outside
@@ -237,6 +247,23 @@ status() {
         done
 }
 
+# The image as the device has it at one moment becomes the node's disk. Daemons are stopped first, so that the copies are of one moment.
+powercut() {
+        local n
+        for n in "$@"; do signal STOP "$n" daemon; done
+        for n in "$@"; do cp --sparse=always "$dir/node$n/disk.img" "$dir/node$n/cut.img"; done
+        for n in "$@"; do
+                signal KILL "$n" daemon
+                signal KILL "$n" corosync
+        done
+        for n in "$@"; do
+                for _ in $(seq 100); do inside "$n" umount /var/lib/coterie 2>/dev/null && break; sleep 0.05; done
+                mv "$dir/node$n/cut.img" "$dir/node$n/disk.img"
+                inside "$n" mount -o loop "$dir/node$n/disk.img" /var/lib/coterie
+                inside "$n" "$root/tools/cluster.sh" new-boot
+        done
+}
+
 signal() { # SIGNAL NODE daemon|corosync
         [ $# -eq 3 ] || die "usage: kill|stop|cont NODE daemon|corosync"
         kill "-$1" "$(process_of "$2" "$3")"
@@ -254,7 +281,9 @@ kill) signal KILL "$@" ;;
 stop) signal STOP "$@" ;;
 cont) signal CONT "$@" ;;
 start) case $2 in corosync) start_corosync "$1" ;; daemon) start_daemon "$1" ;; *) die "start what? daemon or corosync" ;; esac ;;
+powercut) powercut "$@" ;;
 node-init) node_init "$@" ;;
+new-boot) new_boot ;;
 help | --help | -h) sed -n '2,/^set /p' "$0" | sed '$d; s/^# \{0,1\}//' ;;
 *) die "unknown command '$command'; tools/cluster.sh help lists them" ;;
 esac

@@ -15,18 +15,20 @@ NO_QUORUM = 4
 class Cluster:
     def __init__(self, directory, binaries, count=3):
         self.dir, self.bin, self.count = Path(directory), Path(binaries), count
-        self.is_up = False
+        self.is_up, self.preload = False, ''
 
     # --- life
     def script(self, *argv, timeout=60, check=True):
         done = subprocess.run([str(SCRIPT), '--dir', str(self.dir), *map(str, argv)], stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=timeout, env=dict(os.environ, COTERIE_BIN=str(self.bin)))
+                              text=True, timeout=timeout, env=dict(os.environ, COTERIE_BIN=str(self.bin), COTERIE_PRELOAD=self.preload))
         if check and done.returncode != 0:
             raise AssertionError('cluster.sh %s: exit %d: %s' % (' '.join(map(str, argv)), done.returncode, (done.stdout + done.stderr)[-1500:]))
         return done
 
-    def up(self, *options):
+    def up(self, *options, preload=False):
+        """`preload`: the daemons have a wall clock that jumps (clockjump.c)."""
         began = time.monotonic()
+        self.preload = str(self.bin / 'libclockjump.so') if preload else ''
         self.script('up', self.count, '--', *options)
         self.is_up = True
         return time.monotonic() - began
