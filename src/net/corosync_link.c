@@ -45,7 +45,7 @@ static int member_cmp(const void *a, const void *b) {
 
 /* Tells the view that the callbacks have put together, once both halves are known and we are part of it. */
 static void tell_view(struct corosync_link *l) {
-        if (!l->view_pending || !l->has_ring || !l->has_members || !l->joined)
+        if (!l->view_pending || !l->has_ring || !l->has_members || !l->joined || l->twice)
                 return;
         l->view_pending = false;
         l->handler->view(l->handler->ctx, l->ring, l->members, l->n_members);
@@ -73,10 +73,13 @@ static void on_confchg(cpg_handle_t handle, const struct cpg_name *group, const 
         if (!l)
                 return;
         l->n_members = MIN_OF(n_members, ARRAY_LEN(l->members));
+        bool was_in = l->joined;
         l->joined = false;
         for (size_t i = 0; i < l->n_members; i++) {
+                bool mine = members[i].nodeid == l->node;
                 l->members[i] = (struct net_member){.node = members[i].nodeid, .pid = members[i].pid};
-                l->joined |= members[i].nodeid == l->node && members[i].pid == (uint32_t)getpid();
+                l->joined |= mine && members[i].pid == (uint32_t)getpid();
+                l->twice |= mine && members[i].pid != (uint32_t)getpid() && !was_in; /* who was there first stays */
         }
         qsort(l->members, l->n_members, sizeof l->members[0], member_cmp);
         l->has_members = true;
@@ -184,11 +187,26 @@ static errint_t open_quorum(struct corosync_link *l) {
         return error_of(quorum_trackstart(l->quorum, CS_TRACK_CHANGES | CS_TRACK_CURRENT));
 }
 
+/* Another process of this node in the group: found out before joining, so that the others see nothing of it. */
+static bool is_taken(struct corosync_link *l, struct cpg_name *group) {
+        struct cpg_address members[CPG_MEMBERS_MAX];
+        int n = 0;
+
+        if (cpg_membership_get(l->cpg, group, members, &n) != CS_OK) /* then joining will tell */
+                return false;
+        for (int i = 0; i < n; i++)
+                if (members[i].nodeid == l->node && members[i].pid != (uint32_t)getpid())
+                        return true;
+        return false;
+}
+
 static errint_t join_group(struct corosync_link *l, const char *group) {
         struct cpg_name name = {.length = (uint32_t)strlen(group)};
 
         PRE(name.length > 0 && name.length < CPG_MAX_NAME_LENGTH);
         memcpy(name.value, group, name.length);
+        if (is_taken(l, &name))
+                return -EEXIST;
         return error_of(cpg_join(l->cpg, &name));
 }
 
@@ -198,6 +216,8 @@ static const char *reason_of(errint_t e) {
                 return "corosync refuses this process: run the daemon as root, or allow its user in /etc/corosync/uidgid.d";
         case -EPROTONOSUPPORT:
                 return "corosync has no quorum provider: set `provider: corosync_votequorum` in corosync.conf";
+        case -EEXIST:
+                return LINK_TWICE;
         case -EAGAIN:
                 return "corosync is busy starting or forming a ring";
         case -ENOMEM:
@@ -252,6 +272,8 @@ errint_t link_dispatch(struct corosync_link *l) {
         e = error_of(cpg_dispatch(l->cpg, CS_DISPATCH_ALL));
         if (e < 0 && e != -EAGAIN)
                 return -ENOTCONN;
+        if (l->twice)
+                return -EEXIST;
         tell_view(l);
         return 0;
 }

@@ -11,6 +11,8 @@
 
 #define LINK_NODES_MAX 128u
 
+#define LINK_TWICE "this node id has a coteried in this group already: stop that one, give this tree a `group` of its own, or the nodes ids of their own"
+
 struct corosync_names {
         size_t n;
         struct {
@@ -35,6 +37,7 @@ struct corosync_link {
         struct net_member members[CPG_MEMBERS_MAX];
         size_t n_members;
         bool joined; /* we are in the member list */
+        bool twice;  /* and so was another process with our node id when we came */
 
         struct net_quorum said; /* by the last quorum notice; its list of nodes is not kept */
         bool said_new;
@@ -45,7 +48,7 @@ struct corosync_link {
 /* -EAGAIN: try later; ret_reason says why, in one line with the remedy. */
 errint_t link_open(struct corosync_link *l, const char *group, const struct net_handler *handler, char *ret_reason, size_t reason_size);
 void link_close(struct corosync_link *l);
-errint_t link_dispatch(struct corosync_link *l); /* all that is ready on both connections; -ENOTCONN: the connection is gone */
+errint_t link_dispatch(struct corosync_link *l); /* all that is ready on both connections; -ENOTCONN: the connection is gone; -EEXIST: LINK_TWICE */
 errint_t link_send(struct corosync_link *l, const struct iovec *iov, unsigned n_iov); /* -EAGAIN: refused for now; -ENOTCONN */
 void link_leave(struct corosync_link *l, const char *group);
 void link_read_info(struct corosync_link *l, struct net_cluster_info *info, struct corosync_names *names);

@@ -40,6 +40,10 @@ struct net_corosync {
         struct corosync_names names;
 };
 
+/* A default mutex used rightly does not fail. */
+static void lock(struct net_corosync *c) { (void)pthread_mutex_lock(&c->lock); }
+static void unlock(struct net_corosync *c) { (void)pthread_mutex_unlock(&c->lock); }
+
 static struct net_corosync *corosync_of(struct net *n) { return CONTAINER_OF(n, struct net_corosync, net); }
 
 static void wake(struct net_corosync *c) {
@@ -72,44 +76,44 @@ static void refresh_info(struct net_corosync *c) {
 
         c->link.said_new = false;
         link_read_info(&c->link, &info, names);
-        pthread_mutex_lock(&c->lock);
+        lock(c);
         c->info = info;
         c->names = *names;
-        pthread_mutex_unlock(&c->lock);
+        unlock(c);
 }
 
 static bool connect_once(struct net_corosync *c) {
-        char reason[sizeof c->info.problem];
+        char reason[sizeof c->info.problem] = "";
         bool news;
 
         if (link_open(&c->link, c->group, &c->handler, reason, sizeof reason) < 0) {
-                pthread_mutex_lock(&c->lock);
+                lock(c);
                 news = strcmp(c->info.problem, reason) != 0;
                 (void)memcpy(c->info.problem, reason, sizeof reason);
-                pthread_mutex_unlock(&c->lock);
+                unlock(c);
                 if (news)
                         log_warning("not connected to the cluster: %s; trying again", reason);
                 return false;
         }
         refresh_info(c);
-        pthread_mutex_lock(&c->lock);
+        lock(c);
         c->node = c->link.node;
         c->connected = true;
-        pthread_mutex_unlock(&c->lock);
+        unlock(c);
         log_info("connected to corosync as node %u of cluster \"%s\"", c->link.node, c->info.cluster_name);
         return true;
 }
 
 static void disconnected(struct net_corosync *c, const char *reason) {
-        pthread_mutex_lock(&c->lock);
+        lock(c);
         c->connected = false;
         c->info.connected = false;
         (void)snprintf(c->info.problem, sizeof c->info.problem, "%s", reason);
         drop_queue(c);
         c->want_writable = false;
-        pthread_mutex_unlock(&c->lock);
+        unlock(c);
+        c->handler.closed(c->handler.ctx, reason); /* first: to close takes libqb two seconds when corosync was killed */
         link_close(&c->link);
-        c->handler.closed(c->handler.ctx, reason);
 }
 
 /* Sends from the head of the queue. ret_blocked: corosync refused one for now. */
@@ -120,9 +124,9 @@ static errint_t send_some(struct net_corosync *c, bool *ret_blocked) {
                 struct iovec iov;
                 errint_t e;
 
-                pthread_mutex_lock(&c->lock);
+                lock(c);
                 m = c->first;
-                pthread_mutex_unlock(&c->lock);
+                unlock(c);
                 if (!m)
                         return 0;
                 iov = (struct iovec){.iov_base = m->data, .iov_len = m->len};
@@ -133,12 +137,12 @@ static errint_t send_some(struct net_corosync *c, bool *ret_blocked) {
                 }
                 if (e < 0)
                         return e;
-                pthread_mutex_lock(&c->lock);
+                lock(c);
                 c->first = m->next;
                 if (!c->first)
                         c->last = &c->first;
                 c->queued_bytes -= m->len;
-                pthread_mutex_unlock(&c->lock);
+                unlock(c);
                 free(m);
         }
         return 0;
@@ -147,11 +151,11 @@ static errint_t send_some(struct net_corosync *c, bool *ret_blocked) {
 static void tell_writable(struct net_corosync *c) {
         bool tell;
 
-        pthread_mutex_lock(&c->lock);
+        lock(c);
         tell = c->want_writable && c->queued_bytes <= QUEUE_BYTES_LOW;
         if (tell)
                 c->want_writable = false;
-        pthread_mutex_unlock(&c->lock);
+        unlock(c);
         if (tell)
                 c->handler.writable(c->handler.ctx);
 }
@@ -159,18 +163,18 @@ static void tell_writable(struct net_corosync *c) {
 static bool stopping(struct net_corosync *c) {
         bool stop;
 
-        pthread_mutex_lock(&c->lock);
+        lock(c);
         stop = c->stop;
-        pthread_mutex_unlock(&c->lock);
+        unlock(c);
         return stop;
 }
 
 static bool has_queued(struct net_corosync *c) {
         bool queued;
 
-        pthread_mutex_lock(&c->lock);
+        lock(c);
         queued = c->first != NULL;
-        pthread_mutex_unlock(&c->lock);
+        unlock(c);
         return queued;
 }
 
@@ -224,7 +228,7 @@ static void *corosync_thread(void *arg) {
                         link_close(&c->link);
                         break;
                 }
-                disconnected(c, "the connection to corosync was lost");
+                disconnected(c, e == -EEXIST ? LINK_TWICE : "the connection to corosync was lost");
         }
         return NULL;
 }
@@ -237,7 +241,7 @@ static errint_t corosync_start(struct net *n) {
         e = pthread_create(&c->thread, NULL, corosync_thread, c);
         if (e != 0)
                 return -e;
-        (void)pthread_setname_np(c->thread, "corosync");
+        (void)pthread_setname_np(c->thread, "corosync"); /* for people who look */
         c->started = true;
         return 0;
 }
@@ -260,12 +264,12 @@ static errint_t corosync_send(struct net *n, const struct iovec *iov, int n_iov)
                         memcpy(m->data + at, iov[i].iov_base, iov[i].iov_len);
                 at += iov[i].iov_len;
         }
-        pthread_mutex_lock(&c->lock);
+        lock(c);
         if (!c->connected || c->queued_bytes + len > QUEUE_BYTES_MAX) {
                 errint_t e = c->connected ? -EAGAIN : -ENOTCONN;
 
                 c->want_writable |= c->connected;
-                pthread_mutex_unlock(&c->lock);
+                unlock(c);
                 free(m);
                 return e;
         }
@@ -273,7 +277,7 @@ static errint_t corosync_send(struct net *n, const struct iovec *iov, int n_iov)
         *c->last = m;
         c->last = &m->next;
         c->queued_bytes += len;
-        pthread_mutex_unlock(&c->lock);
+        unlock(c);
         if (was_empty)
                 wake(c);
         return 0;
@@ -282,15 +286,15 @@ static errint_t corosync_send(struct net *n, const struct iovec *iov, int n_iov)
 static void end_thread(struct net_corosync *c, bool leave) {
         if (!c->started)
                 return;
-        pthread_mutex_lock(&c->lock);
+        lock(c);
         c->stop = true;
         c->leave = leave;
         c->connected = false;
-        pthread_mutex_unlock(&c->lock);
+        unlock(c);
         wake(c);
         if (pthread_equal(pthread_self(), c->thread)) /* from a callback: it ends when that returns; close waits for it */
                 return;
-        pthread_join(c->thread, NULL);
+        (void)pthread_join(c->thread, NULL); /* started once, joined once */
         c->started = false;
 }
 
@@ -302,7 +306,7 @@ static void corosync_close(struct net *n) {
         end_thread(c, false);
         drop_queue(c);
         cleanup_fdp_(&c->wake_fd);
-        pthread_mutex_destroy(&c->lock);
+        (void)pthread_mutex_destroy(&c->lock); /* nobody holds it */
         free(c);
 }
 
@@ -310,9 +314,9 @@ static uint32_t corosync_node_id(struct net *n) {
         struct net_corosync *c = corosync_of(n);
         uint32_t node;
 
-        pthread_mutex_lock(&c->lock);
+        lock(c);
         node = c->node;
-        pthread_mutex_unlock(&c->lock);
+        unlock(c);
         return node;
 }
 
@@ -320,13 +324,13 @@ static errint_t corosync_node_name(struct net *n, uint32_t node, char *buf, size
         struct net_corosync *c = corosync_of(n);
         errint_t e = -ENOENT;
 
-        pthread_mutex_lock(&c->lock);
+        lock(c);
         for (size_t i = 0; i < c->names.n; i++)
                 if (c->names.node[i].node == node && c->names.node[i].name[0] != '\0') {
                         (void)snprintf(buf, size, "%s", c->names.node[i].name);
                         e = 0;
                 }
-        pthread_mutex_unlock(&c->lock);
+        unlock(c);
         return e;
 }
 
@@ -349,14 +353,14 @@ struct net *net_corosync_new(const struct net_corosync_config *config, const str
         c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         POST(c->wake_fd >= 0);
         c->last = &c->first;
-        pthread_mutex_init(&c->lock, NULL);
+        (void)pthread_mutex_init(&c->lock, NULL); /* default attributes: cannot fail */
         return &c->net;
 }
 
 void net_corosync_info(struct net *n, struct net_cluster_info *ret) {
         struct net_corosync *c = corosync_of(n);
 
-        pthread_mutex_lock(&c->lock);
+        lock(c);
         *ret = c->info;
-        pthread_mutex_unlock(&c->lock);
+        unlock(c);
 }
