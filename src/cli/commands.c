@@ -26,6 +26,26 @@ const struct cli_command cli_commands[] = {
         {"check", "DATABASE [--json]", "check a database that is not in use",
          "Prints one line per fault. Exit code 0: none; 1: faults, or it cannot be checked.\n\n  coterie check /var/lib/coterie/tree.db\n",
          cli_check},
+        {"backup", "FILE [--replace] [--json]", "the whole state into one file, while the daemon runs",
+         "The state at one position of the history: tree, settings, results of requests. The file has mode 0600, is verified after it was written, and\n"
+         "appears under its name only then. A file that is there already is not overwritten, unless with --replace.\n\n"
+         "  coterie backup /var/backups/coterie.backup\n  coterie backup /var/backups/coterie.backup --replace\n",
+         cli_backup},
+        {"restore", "FILE --db DATABASE [--json]", "make a database from a backup",
+         "The database and the files beside it must not be there. It belongs to no cluster: coteried --standalone just uses it; `coterie cluster init\n"
+         "--db` makes it the founder of a new cluster; started as a member of a cluster, it receives that cluster's tree.\n\n"
+         "  coterie restore /var/backups/coterie.backup --db /var/lib/coterie/tree.db\n",
+         cli_restore},
+        {"dump", "[FILE] [--from BACKUP] [--json]", "the tree as a tar archive, while the daemon runs",
+         "The tree at one position of the history, with owners, modes, times, hard links, holes, extended attributes and ACLs, in pax format, to FILE or\n"
+         "standard output. Sockets are left out. With --from it comes from a backup instead of the daemon.\n\n"
+         "  coterie dump | zstd > tree.tar.zst\n  coterie dump /var/backups/tree.tar\n  coterie dump --from coterie.backup | tar -t\n",
+         cli_dump},
+        {"load", "[FILE] [--into DIRECTORY] [--merge] [--json]", "lay a tar archive into the tree",
+         "From FILE or standard input, also compressed, into the mounted tree or another directory. That must be empty, unless --merge is given: then\n"
+         "what the archive has replaces what is there, and the rest stays. Not one step: others see the files come.\n\n"
+         "  coterie load /var/backups/tree.tar\n  coterie load tree.tar.zst --into /mnt/coterie/old\n",
+         cli_load},
         {"bench", "write DIRECTORY [OPTIONS]", "write files and count the bytes to disk",
          "  --size SIZE|MIN..MAX  of a file: 4K to 16M (64K)\n"
          "  --max-bytes SIZE      stop after so many (64M)\n"

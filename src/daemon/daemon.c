@@ -27,7 +27,7 @@ errint_t fault_set(struct fault *f, int exit, errint_t error, const char *fmt, .
         return error;
 }
 
-static void wake(struct daemon *d) {
+void daemon_wake(struct daemon *d) {
         uint64_t one = 1;
         while (write(d->wake, &one, sizeof(one)) < 0 && errno == EINTR)
                 ; /* EAGAIN: it is awake */
@@ -37,7 +37,7 @@ void daemon_request_stop(struct daemon *d, int exit_status) {
         int zero = 0;
         (void)atomic_compare_exchange_strong(&d->exit_status, &zero, exit_status); /* the first reason counts */
         atomic_store(&d->stop, true);
-        wake(d);
+        daemon_wake(d);
 }
 
 /* --- hooks of the engine */

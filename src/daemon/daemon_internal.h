@@ -24,6 +24,7 @@ struct daemon {
         struct fs *fs;
         _Atomic(struct fuse_edge *) edge;
         struct ctl_server *ctl;
+        struct images *images;
 
         int wake; /* eventfd: something below changed */
         _Atomic bool stop, stopping;
@@ -89,6 +90,12 @@ bool cluster_info(struct daemon *d, struct net_cluster_info *ret);              
 void cluster_reason(struct daemon *d, const struct engine_status *s, char *buf, size_t size); /* why not writable, or "" */
 void cluster_command(struct ctl_call *c);
 
+/* images.c: the state frozen for a backup or a dump */
+struct images *images_new(void);
+void images_free(struct images *i);
+int images_expire(struct images *i); /* drops what nobody asks for; milliseconds until there is something to drop, -1: nothing */
+void images_command(struct ctl_call *c);
+
 /* settings.c: the settings of this mount, changeable while it is mounted */
 struct mount_setting {
         const char *name; /* as the option's */
@@ -102,3 +109,4 @@ void mount_setting_text(struct daemon *d, const char *name, char *buf, size_t si
 void mount_settings_reload(struct daemon *d); /* SIGHUP */
 
 void daemon_request_stop(struct daemon *d, int exit_status); /* any thread */
+void daemon_wake(struct daemon *d);                          /* the main loop looks around; any thread */

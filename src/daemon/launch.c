@@ -30,7 +30,8 @@ static void run(struct daemon *d, int signals) {
 
         while (!atomic_load(&d->stop)) {
                 struct pollfd fds[2] = {{.fd = signals, .events = POLLIN}, {.fd = d->wake, .events = POLLIN}};
-                int n = poll(fds, ARRAY_LEN(fds), watchdog_ms ? (int)watchdog_ms : -1);
+                int idle_ms = images_expire(d->images), wait_ms = watchdog_ms ? (int)watchdog_ms : -1;
+                int n = poll(fds, ARRAY_LEN(fds), idle_ms >= 0 && (wait_ms < 0 || idle_ms < wait_ms) ? idle_ms : wait_ms);
                 if (watchdog_ms)
                         service_notify("WATCHDOG=1");
                 if (n > 0 && fds[0].revents)
@@ -55,7 +56,7 @@ static int block_signals(void) {
 static void init(struct daemon *d, struct options *o) {
         pthread_condattr_t attr;
 
-        *d = (struct daemon){.options = o, .metrics = NEW(struct metrics), .trace = trace_ring_new(), .state = shared_state_new()};
+        *d = (struct daemon){.options = o, .metrics = NEW(struct metrics), .trace = trace_ring_new(), .state = shared_state_new(), .images = images_new()};
         d->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         (void)pthread_mutex_init(&d->lock, NULL);
         (void)pthread_condattr_init(&attr);
@@ -70,6 +71,7 @@ static void done(struct daemon *d) {
         (void)pthread_mutex_destroy(&d->lock);
         (void)pthread_cond_destroy(&d->changed);
         free(d->reason);
+        images_free(d->images);
         free(d->metrics);
         trace_ring_free(d->trace);
 }
