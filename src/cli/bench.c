@@ -4,6 +4,7 @@
  * Bytes to disk are counted at the block device under the database of the daemon that serves the directory, or under the directory
  * itself when no daemon does; where no block device can be found, by write_bytes of the daemon's /proc/PID/io, labelled so. */
 #include "cli.h"
+#include "interrupt.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -31,8 +32,8 @@ struct bench {
         _Atomic int error;
         /* Where bytes to disk are read from. */
         char stat_path[512];
-        bool by_process; /* /proc/PID/io */
-        bool daemon;     /* a daemon serves the directory */
+        bool by_process;    /* /proc/PID/io */
+        char run_dir[4096]; /* of the daemon that serves the directory; empty: none does */
 };
 struct writer {
         struct bench *b;
@@ -168,21 +169,33 @@ static bool device_stat_path(const char *path, char *buf, size_t size) {
         return access(buf, R_OK) == 0;
 }
 
-static void find_disk(struct bench *b) {
-        CLEANUP(ctl_result_done) struct ctl_result r = {0};
-        cleanup_fd int fd = -1;
-        char real[4096];
-        json_t *s = NULL;
+/* The status of the daemon that serves a directory, from the virtual file in the root of its mount; NULL if there is none. */
+static json_t *status_above(const char *dir) {
+        char path[4096 + sizeof("/.coterie/status")];
 
-        if (ctl_connect(b->cli->run_dir, &fd) == 0 && ctl_ask(fd, 1, (const char *const[]){"status"}, NULL, NULL, &r) == 0 &&
-            r.status == CTL_OK)
-                s = json_loadb(r.body, r.len, 0, NULL);
-        const char *mount = json_string_value(json_object_get(s, "mountpoint")), *db = json_string_value(json_object_get(s, "database"));
-        size_t n = mount ? strlen(mount) : 0;
-        b->daemon = mount && db && realpath(b->dir, real) && strncmp(real, mount, n) == 0 && (real[n] == '\0' || real[n] == '/');
-        if (!device_stat_path(b->daemon ? db : b->dir, b->stat_path, sizeof(b->stat_path))) {
+        if (!realpath(dir, path))
+                return NULL;
+        for (;;) {
+                size_t n = strlen(path);
+                (void)strcpy(path + n, "/.coterie/status"); /* fits: realpath gives less than 4,096 */
+                json_t *s = json_load_file(path, 0, NULL);
+                if (s || n <= 1)
+                        return s;
+                path[n] = '\0';
+                char *slash = strrchr(path, '/');
+                slash[slash == path] = '\0';
+        }
+}
+
+static void find_disk(struct bench *b) {
+        json_t *s = status_above(b->dir);
+        const char *db = json_string_value(json_object_get(s, "database")), *run_dir = json_string_value(json_object_get(s, "run_dir"));
+
+        if (db && run_dir)
+                (void)snprintf(b->run_dir, sizeof(b->run_dir), "%s", run_dir);
+        if (!device_stat_path(b->run_dir[0] ? db : b->dir, b->stat_path, sizeof(b->stat_path))) {
                 b->stat_path[0] = '\0';
-                if (b->daemon) {
+                if (b->run_dir[0]) {
                         b->by_process = true;
                         (void)snprintf(b->stat_path, sizeof(b->stat_path), "/proc/%" PRIu64 "/io",
                                        (uint64_t)json_integer_value(json_object_get(s, "pid")));
@@ -213,7 +226,7 @@ static void settle_disk(const struct bench *b) {
         CLEANUP(ctl_result_done) struct ctl_result r = {0};
         cleanup_fd int fd = -1;
 
-        if (b->daemon && ctl_connect(b->cli->run_dir, &fd) == 0)
+        if (b->run_dir[0] && ctl_connect(b->run_dir, &fd) == 0)
                 (void)ctl_ask(fd, 2, (const char *const[]){"sync", "checkpoint"}, NULL, NULL, &r); /* the count is then a little low */
         sync();
 }
@@ -272,7 +285,7 @@ static void watch(struct bench *b, double start, const struct sample *first) {
         while (!atomic_load(&b->stop)) {
                 (void)usleep(20000);
                 double at = now_s() - start;
-                if (at >= (double)b->max_time_s)
+                if (at >= (double)b->max_time_s || interrupted())
                         atomic_store(&b->stop, true);
                 if (at < next || atomic_load(&b->stop))
                         continue;
@@ -287,6 +300,7 @@ static int run_bench(struct bench *b) {
         cleanup_free struct writer *writers = xcalloc(b->threads, sizeof(*writers));
         unsigned started = 0;
 
+        interrupt_catch();
         find_disk(b);
         settle_disk(b);
         double start = now_s();

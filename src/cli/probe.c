@@ -1,6 +1,7 @@
 /* probe.c: `coterie probe-sync`: measures what making a record durable costs on a volume (store/probe.h), shows it, and writes what it
  * recommends to a configuration file. */
 #include "cli.h"
+#include "interrupt.h"
 
 #include "store/probe.h"
 #include <fcntl.h>
@@ -21,6 +22,8 @@ struct probe_arguments {
 static bool show_progress(void *ctx, const struct probe_result *r, bool finished, unsigned done, unsigned total, const char *phase) {
         bool terminal = *(bool *)ctx;
 
+        if (interrupted())
+                return false;
         if (!terminal || finished)
                 return true;
         if (r)
@@ -54,6 +57,16 @@ static void result_row(struct table *t, const struct probe_result *r) {
                                            p50, p99, bytes, flushes, r->no_flush ? "no flush: not durable" : ""});
 }
 
+/* As the configuration file has it. */
+static void print_settings(FILE *f, const struct probe_report *r) {
+        char padding[16] = "auto";
+
+        if (r->advice.padding)
+                (void)snprintf(padding, sizeof(padding), "%u", r->advice.padding);
+        (void)fprintf(f, "sync_level = %s\nsync_method = %s\ndirect = %s\npadding = %s\n", sync_level_text(r->advice.level),
+                      sync_method_text(r->advice.method), r->advice.direct ? "yes" : "no", padding);
+}
+
 static void print_report(const struct probe_report *r) {
         struct table *t = table_new(10);
 
@@ -70,11 +83,14 @@ static void print_report(const struct probe_report *r) {
                 (void)printf("\nan isolated record of 512 bytes: %" PRIu64 " bytes and %" PRIu64 " flushes at once, %" PRIu64
                              " bytes and %" PRIu64 " flushes more within %d s\n",
                              r->isolated_bytes, r->isolated_flushes, r->trailing_bytes, r->trailing_flushes, PROBE_TRAILING_SECONDS);
+        else if (r->device[0])
+                (void)printf("\nan isolated record was not measured: that takes --seconds %d or more\n", PROBE_SECONDS_FOR_TRAILING);
         for (unsigned i = 0; i < PROBE_WARN_COUNT; i++)
                 if (r->warnings & (1u << i))
                         (void)printf("warning: %s\n", probe_warning_text(1u << i));
-        (void)printf("\nrecommended: sync_level = %s, sync_method = %s, direct = %s, padding = %u\n%s\n", sync_level_text(r->advice.level),
-                     sync_method_text(r->advice.method), r->advice.direct ? "yes" : "no", r->advice.padding, r->advice.reason);
+        (void)printf("\nrecommended:\n");
+        print_settings(stdout, r);
+        (void)printf("%s\n", r->advice.reason);
 }
 
 static json_t *result_json(const struct probe_result *r) {
@@ -170,79 +186,108 @@ static void write_settings(FILE *f, char *text, const struct probe_report *r) {
                         (void)fprintf(f, "%.*s\n", (int)n, line);
                 line += n + (last ? 0 : 1);
         }
-        (void)fprintf(f, "sync_level = %s\nsync_method = %s\ndirect = %s\npadding = ", sync_level_text(r->advice.level),
-                      sync_method_text(r->advice.method), r->advice.direct ? "yes" : "no");
-        if (r->advice.padding)
-                (void)fprintf(f, "%u\n", r->advice.padding);
-        else
-                (void)fprintf(f, "auto\n");
+        print_settings(f, r);
 }
 
-/* Written beside and renamed over: there is always a whole file. */
-static errint_t apply(const char *path, const struct probe_report *r) {
-        cleanup_free char *text = NULL, *temporary = xmalloc(strlen(path) + sizeof(".new"));
-        errint_t error = read_config(path, &text);
-        struct stat st;
+/* Opened before the measuring, so that nobody waits for it in vain. Written beside and renamed over: there is always a whole file. */
+struct apply {
+        const char *path;
+        char *text, *temporary;
         FILE *f;
+};
+
+static void apply_done(struct apply *a) {
+        if (a->f) {
+                (void)fclose(a->f); /* not wanted any more */
+                (void)unlink(a->temporary);
+        }
+        free(a->text);
+        free(a->temporary);
+}
+
+static errint_t apply_begin(struct apply *a, const char *path) {
+        struct stat st;
+        errint_t error = read_config(path, &a->text);
 
         if (error < 0)
                 return error;
         mode_t mode = stat(path, &st) == 0 ? st.st_mode & 07777 : 0644;
-        (void)sprintf(temporary, "%s.new", path);
-        if (!(f = fopen(temporary, "we")))
+        a->path = path;
+        a->temporary = xmalloc(strlen(path) + sizeof(".new"));
+        (void)sprintf(a->temporary, "%s.new", path);
+        if (!(a->f = fopen(a->temporary, "we")))
                 return -errno;
-        write_settings(f, text, r);
-        bool failed = ferror(f) || fflush(f) != 0 || fchmod(fileno(f), mode) < 0 || fsync(fileno(f)) < 0;
-        error = failed ? -errno : 0;
-        if (fclose(f) != 0 && error == 0)
+        return fchmod(fileno(a->f), mode) < 0 ? -errno : 0;
+}
+
+static errint_t apply_end(struct apply *a, const struct probe_report *r) {
+        write_settings(a->f, a->text, r);
+        bool failed = ferror(a->f) || fflush(a->f) != 0 || fsync(fileno(a->f)) < 0;
+        errint_t error = failed ? -errno : 0;
+
+        if (fclose(steal_pointer(&a->f)) != 0 && error == 0)
                 error = -errno;
-        if (error == 0 && rename(temporary, path) < 0)
+        if (error == 0 && rename(a->temporary, a->path) < 0)
                 error = -errno;
         if (error < 0)
-                (void)unlink(temporary);
+                (void)unlink(a->temporary);
         return error;
 }
 
 /* --- */
 
-static bool take_arguments(struct probe_arguments *a, int argc, char **argv) {
+/* 0, or the exit code after one line that names what is wrong. */
+static int take_arguments(struct cli *cli, struct probe_arguments *a, int argc, char **argv) {
         for (int i = 0; i < argc; i++) {
+                const char *value = i + 1 < argc ? argv[i + 1] : NULL;
                 char *end;
-                if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) {
-                        a->seconds = strtod(argv[++i], &end);
-                        if (*end || !(a->seconds >= 1 && a->seconds <= 3600))
-                                return false;
-                } else if (strcmp(argv[i], "--apply") == 0 && i + 1 < argc) {
+                if (strcmp(argv[i], "--seconds") == 0) {
+                        a->seconds = value ? strtod(value, &end) : 0;
+                        if (!value || *end || !(a->seconds >= 1 && a->seconds <= 3600))
+                                return cli_fail(cli, CTL_USAGE, "--seconds takes a number from 1 to 3600%s%s", value ? ", not " : "",
+                                                value ? value : "");
+                        i++;
+                } else if (strcmp(argv[i], "--apply") == 0) {
+                        if (!value)
+                                return cli_fail(cli, CTL_USAGE, "--apply takes a configuration file");
                         a->apply = argv[++i];
-                } else if (argv[i][0] != '-' && !a->dir) {
-                        a->dir = argv[i];
+                } else if (argv[i][0] == '-') {
+                        return cli_fail(cli, CTL_USAGE, "unknown option %s; coterie probe-sync --help", argv[i]);
+                } else if (a->dir) {
+                        return cli_fail(cli, CTL_USAGE, "one directory, not %s as well", argv[i]);
                 } else {
-                        return false;
+                        a->dir = argv[i];
                 }
         }
-        return a->dir != NULL;
+        return a->dir ? 0 : cli_usage(cli);
 }
 
 int cli_probe_sync(struct cli *cli, int argc, char **argv) {
         struct probe_arguments a = {.seconds = 30};
         bool terminal = isatty(STDERR_FILENO) != 0;
         CLEANUP(probe_report_freep) struct probe_report *r = NULL;
+        CLEANUP(apply_done) struct apply apply = {0};
+        int exit = take_arguments(cli, &a, argc, argv);
+        errint_t error = 0;
 
-        if (!take_arguments(&a, argc, argv))
-                return cli_usage(cli);
+        if (exit != 0)
+                return exit;
+        interrupt_catch();
+        if (a.apply && (error = apply_begin(&apply, a.apply)) < 0)
+                return cli_fail(cli, CTL_FAILED, "%s: %s", a.apply, strerror(-error));
         struct probe_config config = {.dir = a.dir, .seconds = a.seconds, .progress = show_progress, .ctx = &terminal};
-        errint_t error = probe_run(&config, &r);
+        error = probe_run(&config, &r);
         if (terminal)
                 (void)fprintf(stderr, "\r\033[K");
         if (error < 0)
-                return cli_fail(cli, CTL_FAILED, "%s: %s", a.dir, strerror(-error));
+                return cli_fail(cli, CTL_FAILED, "%s: %s", a.dir, error == -ECANCELED ? "interrupted" : strerror(-error));
         if (cli->json)
                 report_json(r);
         else
                 print_report(r);
         if (!a.apply)
                 return 0;
-        if ((error = apply(a.apply, r)) < 0)
+        if ((error = apply_end(&apply, r)) < 0)
                 return cli_fail(cli, CTL_FAILED, "%s: %s", a.apply, strerror(-error));
         if (!cli->json)
                 (void)printf("written to %s\n", a.apply);

@@ -14,6 +14,7 @@
 #define NS              1e9
 /* Phases besides the measurements. */
 #define IDLE_SECONDS 1
+static_assert(PROBE_SECONDS_FOR_TRAILING >= IDLE_SECONDS + 2 * PROBE_TRAILING_SECONDS, "half of the time is for the measurements");
 
 struct probe {
         const struct probe_config *config;
@@ -245,7 +246,7 @@ static errint_t measure_all(struct probe *p, const uint32_t *records, size_t n_r
 static errint_t run(struct probe *p, const uint32_t *records, size_t n_records, double seconds) {
         bool has_device = p->report->device[0];
         double rest = seconds - (has_device ? IDLE_SECONDS : 0);
-        bool trailing = has_device && rest >= 2.0 * PROBE_TRAILING_SECONDS;
+        bool trailing = has_device && seconds >= PROBE_SECONDS_FOR_TRAILING;
         rest -= trailing ? PROBE_TRAILING_SECONDS : 0;
         errint_t r = idle(p);
         if (r == 0)

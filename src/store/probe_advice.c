@@ -13,7 +13,7 @@ static const struct {
         unsigned bit;
         const char *text;
 } warnings[] = {
-        {PROBE_WARN_BTRFS, "btrfs writes 77 to 107 KB for each small durable commit; put the database on ext4 or XFS"},
+        {PROBE_WARN_BTRFS, "btrfs writes 70 to 140 KB for each small durable commit; put the database on ext4 or XFS"},
         {PROBE_WARN_DATA_JOURNAL, "mounted with data=journal: everything is written twice; mount with data=ordered"},
         {PROBE_WARN_NO_BARRIER, "mounted without barriers: a power cut can lose what was acknowledged; remount with barriers"},
         {PROBE_WARN_VOLATILE_CACHE, "the device has a volatile write cache: only methods that flush it are durable"},

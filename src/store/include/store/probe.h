@@ -17,6 +17,7 @@
 #define PROBE_AREA (16 * MIB)
 #define PROBE_RECORD_MAX (1 * MIB)
 #define PROBE_TRAILING_SECONDS 6
+#define PROBE_SECONDS_FOR_TRAILING 13 /* with fewer in all, what follows an isolated write is not waited for */
 
 enum probe_state { PROBE_GROWING = 0, PROBE_FALLOCATED = 1, PROBE_ZEROED = 2, PROBE_STATES = 3 };
 #define PROBE_METHODS 5
