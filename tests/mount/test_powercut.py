@@ -119,7 +119,7 @@ def one_round(t, level, number):
     after.close()
     os.unlink(cut)
     shutil.rmtree(base, ignore_errors=True)
-    return said.sequence - found, said.sequence + 1
+    return max(0, said.sequence - found), said.sequence + 1  # one more than was noted may have come back
 
 
 def compare(model, root, found, said, level):
