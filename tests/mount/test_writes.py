@@ -1,4 +1,5 @@
 """How writes arrive and gather, read from the daemon's counters."""
+import itertools
 import os
 import subprocess
 import threading
@@ -6,6 +7,8 @@ import time
 
 from daemon import Meter
 from harness import at_least, at_most, eq, test
+
+METHODS = ('fdatasync', 'fsync', 'open_datasync', 'open_sync', 'syncfs')
 
 
 @test
@@ -108,6 +111,38 @@ def at_once(count, function):
         thread.join()
     if wrong:
         raise wrong[0]
+
+
+@test(timeout=120)
+def each_method_at_each_level(t):
+    """Set while mounted: what status shows, and what reaches the log and the device per operation."""
+    image = t.image()
+    d = t.daemon(db=image.directory + '/tree.db')
+    numbers = iter(range(100000))
+
+    def overwrite():
+        (d.mnt / 'f').write_text('%010d' % next(numbers))
+    for level, method, direct in itertools.product(('none', 'filesystem', 'file'), METHODS, ('yes', 'no')):
+        what = '%s, %s, direct %s' % (level, method, direct)
+        d.coterie('set', 'sync_level=' + level, 'sync_method=' + method, 'direct=' + direct)
+        eq((d.status()['sync_level'], d.status()['sync_method']), (level, method))
+        overwrite()
+        d.sync()
+        image.settle()
+        before = image.counters()
+        with Meter(d) as m:
+            for _ in range(10):
+                overwrite()
+        unit = 4096 if level != 'file' else 512 if direct == 'yes' else 4096
+        eq(m['log_flushes'], 10 if level == 'file' else 0, what + ': flushes for 10 operations')
+        eq(m['log_bytes'], 10 * unit if level == 'file' else unit, what + ': bytes of the log')
+        with Meter(d) as m:
+            fd = os.open(d.mnt / 'f', os.O_RDONLY)
+            os.fsync(fd)
+            os.close(fd)
+        eq(m['log_flushes'], 0 if level == 'file' else 1, what + ': flushes of an fsync')
+        flushes = (image.counters() - before).flushes
+        at_least(flushes, 10 if level == 'file' else 1, what + ': flushes of the device')
 
 
 @test(timeout=120)
