@@ -63,7 +63,8 @@ def plot(directory, results):
     curves = {}
     for r in results:
         if r.get('pattern') == 'replace' and r.get('spread') == 'many' and not r.get('synced') and r.get('size'):
-            curves.setdefault('Coterie, %s' % r['kind'], []).append((r['size'] / 1024, r['amplification']))
+            curves.setdefault('Coterie, level %s, %s' % (r['level'], r['kind']), []).append((r['size'] / 1024, r['amplification']))
+    curves = {title: points for title, points in curves.items() if len(points) > 1}
     if not curves or not shutil.which('gnuplot'):
         return None
     data = os.path.join(directory, 'amplification.dat')
