@@ -1,6 +1,7 @@
-/* codec.c: little-endian bytes in and out. Values are shifted, never cast, so the host's byte order and alignment do not matter. */
+/* codec.c: little-endian bytes in and out. Values are copied and turned, never cast, so the host's byte order and alignment do not matter. */
 #include "base/codec.h"
 #include "base/failpoint.h"
+#include <endian.h>
 #include <string.h>
 
 #define VARINT_MAX 10u /* bytes of a 64-bit LEB128 */
@@ -57,9 +58,9 @@ uint8_t *enc_space(struct enc *e, size_t n) {
         return at;
 }
 
-static void put_le(uint8_t *at, uint64_t v, size_t n) {
-        for (size_t i = 0; i < n; i++)
-                at[i] = (uint8_t)(v >> (8 * i));
+static inline void put_le(uint8_t *at, uint64_t v, size_t n) {
+        v = htole64(v);
+        memcpy(at, &v, n);
 }
 
 static void enc_le(struct enc *e, uint64_t v, size_t n) {
@@ -144,13 +145,13 @@ const uint8_t *dec_raw(struct dec *d, size_t n) {
         return at;
 }
 
-static uint64_t dec_le(struct dec *d, size_t n) {
+static inline uint64_t dec_le(struct dec *d, size_t n) {
         const uint8_t *at = dec_raw(d, n);
         uint64_t v = 0;
 
-        for (size_t i = 0; at && i < n; i++)
-                v |= (uint64_t)at[i] << (8 * i);
-        return v;
+        if (at)
+                memcpy(&v, at, n);
+        return le64toh(v);
 }
 
 uint8_t dec_u8(struct dec *d) {

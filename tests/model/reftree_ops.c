@@ -426,8 +426,12 @@ static int ref_write(struct reftree *r, const struct op *op, struct op_result *r
         const uint8_t *p = raw;
         for (size_t i = 0; i < op->write.n_extents; i++) {
                 const struct extent *x = &op->write.extents[i];
-                for (uint64_t j = 0; j < x->length; j++)
-                        bytes[base + x->offset + j] = x->kind == EXTENT_DATA ? *p++ : 0;
+                if (x->kind == EXTENT_DATA) {
+                        memcpy(bytes + base + x->offset, p, x->length);
+                        p += x->length;
+                } else {
+                        memset(bytes + base + x->offset, 0, x->length);
+                }
         }
         uint64_t allocated = ref_allocated(bytes, size);
         int e = space_rule(r, (int64_t)allocated - (int64_t)f->allocated, 0);

@@ -246,8 +246,7 @@ static void rename_created(struct client *c, int error) {
                 return;
         }
         text = xmalloc(n);
-        for (size_t k = 0; k < n; k++)
-                text[k] = (uint8_t)(sim_draw(s) >> 20);
+        sim_fill(s, text, n);
         fs_write(c->x->fs, &caller, c->ino, c->fh, 0, text, n, 0, false, false, call_new(c, rename_written));
 }
 
@@ -379,8 +378,7 @@ static void burst_created(struct fs_reply *r, const struct fs_entry *e, const st
                 free(b);
                 return;
         }
-        for (size_t k = 0; k < n; k++)
-                text[k] = (uint8_t)(sim_draw(s) >> 20);
+        sim_fill(s, text, n);
         fs_write(b->x->fs, &caller, e->ino, o->fh, 0, text, n, 0, false, false, r);
 }
 static const struct fs_reply_ops burst_ops = {.create = burst_created, .write = burst_written, .err = burst_end, .entry = burst_entry};

@@ -540,7 +540,7 @@ void driver_clear(struct node *x) {
         }
         x->unsent_tail = &x->unsent;
         while (x->input) {
-                struct input *in = x->input;
+                struct pending_event *in = x->input;
 
                 x->input = in->next;
                 free(in);

@@ -7,6 +7,7 @@
 #include "variant.h"
 
 #include <getopt.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -357,6 +358,9 @@ int main(int argc, char **argv) {
         }
         for (size_t k = 0; k < ARRAY_LEN(fatal_signals); k++)
                 (void)signal(fatal_signals[k], on_crash);
+        /* Seeds follow each other in one process: memory is kept. What is large is an image of a disk, most of which nobody touches. */
+        (void)mallopt(M_MMAP_THRESHOLD, (int)MIB);
+        (void)mallopt(M_TRIM_THRESHOLD, (int)(256 * MIB));
         log_set_sink(log_line, &p.config.trace);
         printf("seed %" G_GUINT64_FORMAT " revision %s%s%s\n", p.seed, COTERIE_REVISION, variant ? " variant " : "",
                variant ? variants[variant].name : "");

@@ -292,9 +292,7 @@ void node_damage(struct node *x) {
 
 static void take_input(struct sim *s, void *object, uint64_t life) {
         struct node *x = object;
-        struct input *in = x->input;
-        struct pending_event *ev;
-        size_t len;
+        struct pending_event *in = x->input;
 
         if (life != x->life || !x->up)
                 return;
@@ -303,16 +301,8 @@ static void take_input(struct sim *s, void *object, uint64_t life) {
                 return;
         if (!(x->input = in->next))
                 x->input_tail = &x->input;
-        len = in->ev.kind == REPL_DELIVER ? in->ev.deliver.len : in->ev.view.n * sizeof(struct repl_member);
-        ev = driver_event(in->ev.kind, len);
-        ev->ev = in->ev;
-        memcpy(ev->data, in->data, len);
-        if (in->ev.kind == REPL_DELIVER)
-                ev->ev.deliver.data = ev->data;
-        else
-                ev->ev.view.members = (const struct repl_member *)(const void *)ev->data;
-        free(in);
-        driver_post(x, ev);
+        in->next = NULL;
+        driver_post(x, in);
         driver_run(x);
         if (x->up && x->life == life && x->input && !x->input_busy) {
                 x->input_busy = true;
@@ -320,7 +310,7 @@ static void take_input(struct sim *s, void *object, uint64_t life) {
         }
 }
 
-static void input_add(struct node *x, struct input *in) {
+static void input_add(struct node *x, struct pending_event *in) {
         if (in) {
                 *x->input_tail = in;
                 x->input_tail = &in->next;
@@ -333,30 +323,29 @@ static void input_add(struct node *x, struct input *in) {
 
 void node_net_view(struct sim *s, unsigned i, struct repl_ring ring, const struct repl_member *members, size_t n) {
         struct node *x = &s->nodes[i];
-        struct input *in;
+        struct pending_event *in;
 
         if (!x->up)
                 return;
-        in = xcalloc(1, sizeof *in + n * sizeof *members);
-        in->ev.kind = REPL_VIEW;
+        in = driver_event(REPL_VIEW, n * sizeof *members);
+        memcpy(in->data, members, n * sizeof *members);
         in->ev.view.ring = ring;
         in->ev.view.n = n;
-        memcpy(in->data, members, n * sizeof *members);
+        in->ev.view.members = (const struct repl_member *)(const void *)in->data;
         input_add(x, in);
 }
 
 void node_net_deliver(struct sim *s, unsigned i, struct repl_member sender, const void *p, size_t n) {
         struct node *x = &s->nodes[i];
-        struct input *in = NULL;
+        struct pending_event *in = NULL;
 
         if (!x->up)
                 return;
-        if (n > 0) {
-                in = xcalloc(1, sizeof *in + n);
-                in->ev.kind = REPL_DELIVER;
+        if (n > 0) { /* the message stays with its ring until the end of the run */
+                in = driver_event(REPL_DELIVER, 0);
                 in->ev.deliver.sender = sender;
                 in->ev.deliver.len = n;
-                memcpy(in->data, p, n);
+                in->ev.deliver.data = p;
         }
         input_add(x, in);
 }
@@ -395,7 +384,7 @@ void node_net_closed(struct sim *s, unsigned i) {
         if (!x->up)
                 return;
         while (x->input) {
-                struct input *in = x->input;
+                struct pending_event *in = x->input;
 
                 x->input = in->next;
                 free(in);

@@ -30,11 +30,6 @@ struct message {
         size_t len;
         uint8_t data[];
 };
-struct input { /* what corosync has for the daemon */
-        struct input *next;
-        struct repl_event ev;
-        uint8_t data[];
-};
 
 enum job_kind { JOB_WRITE_OUT, JOB_BARRIER, JOB_PERSIST, JOB_REPLACE, JOB_CHECKPOINT, JOB_READ_LOG };
 struct job {
@@ -74,7 +69,7 @@ struct node {
         uint64_t pending_written, pending_flushed, pending_invalidated;
         GHashTable *requests;
         uint64_t next_token;
-        struct input *input, **input_tail;
+        struct pending_event *input, **input_tail; /* what corosync has for the daemon */
         bool input_busy;
         struct message *unsent, **unsent_tail;
         uint64_t refuse_until;

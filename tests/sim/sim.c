@@ -25,13 +25,25 @@ static uint64_t rotate(uint64_t x, unsigned k) {
         return (x << k) | (x >> (64 - k));
 }
 
-uint64_t sim_draw(struct sim *s) {
-        uint64_t a = s->random[0], b = s->random[1], result = a + b;
+static inline uint64_t draw_next(uint64_t random[2]) {
+        uint64_t a = random[0], b = random[1], result = a + b;
 
         b ^= a;
-        s->random[0] = rotate(a, 24) ^ b ^ (b << 16);
-        s->random[1] = rotate(b, 37);
+        random[0] = rotate(a, 24) ^ b ^ (b << 16);
+        random[1] = rotate(b, 37);
         return result;
+}
+
+uint64_t sim_draw(struct sim *s) {
+        return draw_next(s->random);
+}
+void sim_fill(struct sim *s, uint8_t *p, size_t n) {
+        uint64_t random[2] = {s->random[0], s->random[1]};
+
+        for (size_t k = 0; k < n; k++)
+                p[k] = (uint8_t)(draw_next(random) >> 20);
+        s->random[0] = random[0];
+        s->random[1] = random[1];
 }
 
 uint64_t sim_below(struct sim *s, uint64_t n) {

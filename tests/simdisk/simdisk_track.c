@@ -13,8 +13,11 @@ uint64_t sim_random(uint64_t *state) {
 void image_resize(struct image *im, uint64_t size) {
         if (size > im->cap) {
                 uint64_t cap = MAX_OF(size, im->cap + im->cap / 2);
-                im->data = xrealloc(im->data, cap);
-                memset(im->data + im->cap, 0, cap - im->cap);
+                uint8_t *data = xcalloc(1, cap); /* of a large one the pages that are never touched cost nothing */
+                if (im->cap)
+                        memcpy(data, im->data, im->cap);
+                free(im->data);
+                im->data = data;
                 im->cap = cap;
         }
         if (size < im->size)
