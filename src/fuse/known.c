@@ -1,5 +1,5 @@
-/* known.c: see known.h. Parts by the lowest bits of the number, each an open-addressing table with linear probing; at most half full, and
- * shrunk when it has emptied. */
+/* known.c: see known.h. Parts by the lowest bits of the number, each an open-addressing table with linear probing; at most 7/8 full, as
+ * each of a million inodes costs a slot; shrunk when it has emptied. */
 #include "known.h"
 
 #include <pthread.h>
@@ -74,7 +74,7 @@ void known_add(struct known *k, uint64_t ino) {
         pthread_mutex_lock(&p->lock);
         struct slot *s = find(p, ino);
         if (s->count == 0) {
-                if (2 * (p->used + 1) > p->n_slots) {
+                if (8 * (p->used + 1) > 7 * p->n_slots) {
                         resize(p, 2 * p->n_slots);
                         s = find(p, ino);
                 }

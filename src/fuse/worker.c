@@ -5,7 +5,11 @@
 #include "base/log.h"
 
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+#define WARM_BUFFERS 3              /* so many workers keep a large request's pages for the next one */
+#define WARM_BYTES   (256u * 1024u) /* and each keeps these */
 
 _Thread_local struct worker *worker_self;
 
@@ -100,6 +104,12 @@ static void become_ready(struct fuse_edge *e) {
         pthread_mutex_unlock(&e->lock);
 }
 
+/* Every worker gets its share of large writes in the end: a megabyte for each of many processors would be more than the tree. */
+static void give_back(const struct worker *w, size_t n) {
+        if (n > WARM_BYTES && w - w->edge->workers >= WARM_BUFFERS)
+                (void)madvise(w->memory + WARM_BYTES, w->size - WARM_BYTES, MADV_DONTNEED); /* a hint; memory is aligned to pages */
+}
+
 void *worker_main(void *arg) {
         struct worker *w = arg;
         (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
@@ -113,6 +123,7 @@ void *worker_main(void *arg) {
                 const struct fuse_in_header *in = (const struct fuse_in_header *)(const void *)(w->memory + EDGE_HEADROOM);
                 bool init = n >= sizeof(*in) && in->opcode == FUSE_INIT;
                 handle(w, n);
+                give_back(w, n);
                 if (init && fuse_session_exited(w->edge->session))
                         r = -EPROTO; /* libfuse and the kernel have no version in common */
                 else if (init)

@@ -76,7 +76,8 @@ static void capture_entries(struct capture *c, const struct tree *tree) {
         c->entries = pool_take(&c->memory, (c->dirty.n_entries + 1) * sizeof(*c->entries));
         for (size_t i = 0; i < c->dirty.n_entries; i++) {
                 const struct entry_key *k = c->dirty.entries[i];
-                (void)tree_entry_cookie(tree, k->parent, k->name, k->len, &c->entries[i].ino, &c->entries[i].cookie); /* ino stays 0: gone */
+                (void)tree_entry_cookie(tree, k->parent, k->name, k->len, &c->entries[i].ino,
+                                        &c->entries[i].cookie); /* ino stays 0: gone */
         }
 }
 

@@ -88,7 +88,8 @@ errint_t store_put_file_piece(struct sqlite_store *s, uint64_t ino, const struct
 }
 
 /* A record of the log that has a payload. What does not read back as it was appended is not used. */
-static errint_t read_payload(struct sqlite_store *s, uint64_t seq, uint64_t offset, uint32_t len, struct oplog_record *rec, void **ret_buffer) {
+static errint_t read_payload(struct sqlite_store *s, uint64_t seq, uint64_t offset, uint32_t len, struct oplog_record *rec,
+                             void **ret_buffer) {
         errint_t r = len > 0 ? oplog_read(s->log, offset, len, rec, ret_buffer) : -ENOENT;
         if (r < 0)
                 return r;

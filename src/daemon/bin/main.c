@@ -1,6 +1,7 @@
 /* main.c: coteried. */
 #include "daemon/daemon.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -9,6 +10,9 @@ int main(int argc, char **argv) {
         char reason[OPTIONS_REASON] = "";
         int status = 0;
 
+        /* One heap: the tree is made by whichever thread has the turn, and each heap keeps megabytes of its own free. Small pieces come
+         * from the threads' caches, without the heap's lock. */
+        (void)mallopt(M_ARENA_MAX, 1);
         options_init(&o);
         if (options_parse(&o, argc, argv, reason) < 0) {
                 (void)fprintf(stderr, "coteried: %s\n", reason);
