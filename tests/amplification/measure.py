@@ -172,7 +172,7 @@ SIZES = [128, 512, KIB, 2 * KIB, 4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB,
 def updates_for(size, quick):
     """Between 200 and 4,000, about 256 MiB at the most: enough to use extents again."""
     n = max(200, min(4000, 256 * MIB // size))
-    return max(100, n // 4) if quick and size < 256 * KIB else n
+    return max(200, n // 4) if quick else n
 
 
 def pattern(directory, name, size, kind='random', spread='many', synced=False, level='filesystem', fs='ext4', quick=False, n=None):
