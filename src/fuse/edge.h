@@ -5,6 +5,7 @@
 #pragma once
 
 #include "fuse/fuse.h"
+#include "pool.h"
 
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
@@ -76,6 +77,7 @@ struct fuse_edge {
 
         struct worker *workers;
         unsigned n_workers;
+        struct pool pool;
         struct notify *notify;
 
         pthread_mutex_t lock;
