@@ -18,15 +18,20 @@ static void put_le(uint8_t *at, uint64_t v, unsigned n) {
                 at[i] = (uint8_t)(v >> (8 * i));
 }
 
-struct hash128 state_history_next(struct hash128 before, uint64_t epoch, const void *head, size_t head_len,
-                                  const struct op_payload *payload) {
+static struct hash128 history_next(struct hash128 before, uint64_t epoch, const void *head, size_t head_len,
+                                   const struct op_payload *payload, uint32_t crc) {
         uint8_t meta[32];
         put_le(meta, epoch, 8);
         put_le(meta + 8, head_len, 4);
-        put_le(meta + 12, crc32c(0, payload->data, payload->len), 4);
+        put_le(meta + 12, crc, 4);
         put_le(meta + 16, payload->len, 8);
         put_le(meta + 24, payload->raw_len, 8);
         return hash128_chain(hash128_chain(before, meta, sizeof(meta)), head, head_len);
+}
+
+struct hash128 state_history_next(struct hash128 before, uint64_t epoch, const void *head, size_t head_len,
+                                  const struct op_payload *payload) {
+        return history_next(before, epoch, head, head_len, payload, crc32c(0, payload->data, payload->len));
 }
 
 errint_t state_apply(struct state *s, uint64_t epoch, const struct op *op, const void *head, size_t head_len, struct change_set *changes,
@@ -53,7 +58,9 @@ errint_t state_apply(struct state *s, uint64_t epoch, const struct op *op, const
                 break;
         }
         s->pos = (struct position){.epoch = epoch, .seq = s->pos.seq + 1};
-        s->history = state_history_next(s->history, epoch, head, head_len, &op->payload);
+        s->payload_crc = crc32c(0, op->payload.data, op->payload.len);
+        s->crc_seq = s->pos.seq;
+        s->history = history_next(s->history, epoch, head, head_len, &op->payload, s->payload_crc);
         *ret = result;
         return 0;
 }

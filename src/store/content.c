@@ -19,7 +19,6 @@ static uint8_t *aligned(size_t n) {
         void *p = NULL;
         int r = posix_memalign(&p, CONTENT_UNIT, n);
         PRE(r == 0); /* at most BOUNCE */
-        memset(p, 0, n);
         return p;
 }
 
@@ -68,6 +67,7 @@ static errint_t create_file(struct disk *disk, const char *path, const uint8_t i
         if (r < 0)
                 return r;
         cleanup_free uint8_t *page = aligned(CONTENT_UNIT);
+        memset(page, 0, CONTENT_UNIT);
         header_encode(page, id);
         r = failpoint("store.content.write");
         if (r == 0)
@@ -138,6 +138,7 @@ void content_close(struct content *c) {
                 return;
         disk_close(c->direct);
         disk_close(c->file);
+        free(c->bounce);
         map_done(&c->map);
         g_array_unref(c->dead);
         (void)pthread_mutex_destroy(&c->growing);
@@ -181,20 +182,34 @@ static errint_t write_cached(struct content *c, const struct oplog_extent *e, co
         return disk_pwritev(c->file, iov, pad ? 2 : 1, e->offset);
 }
 
+static uint8_t *bounce_take(struct content *c) {
+        uint8_t *buf = NULL;
+        {
+                HOLD(&c->lock);
+                buf = steal_pointer(&c->bounce);
+        }
+        return buf ? buf : aligned(BOUNCE);
+}
+static void bounce_give(struct content *c, uint8_t *buf) {
+        HOLD(&c->lock);
+        free(c->bounce); /* two writers: one is enough to keep */
+        c->bounce = buf;
+}
+
 /* Whole sectors. */
 static errint_t write_direct(struct content *c, struct disk_file *f, const struct oplog_extent *e, const uint8_t *p) {
-        cleanup_free uint8_t *buf = aligned(MIN_OF(BOUNCE, content_units(e->length) * CONTENT_UNIT));
-        for (size_t at = 0; at < e->length;) {
+        uint8_t *buf = bounce_take(c);
+        errint_t r = 0;
+        for (size_t at = 0; r == 0 && at < e->length;) {
                 size_t n = MIN_OF(BOUNCE, e->length - at), whole = (n + c->sector - 1) / c->sector * c->sector;
                 memcpy(buf, p + at, n);
                 memset(buf + n, 0, whole - n);
                 content_count(c, METRIC_CONTENT_BYTES, whole);
-                errint_t r = disk_pwrite(f, buf, whole, e->offset + at);
-                if (r < 0)
-                        return r;
+                r = disk_pwrite(f, buf, whole, e->offset + at);
                 at += n;
         }
-        return 0;
+        bounce_give(c, buf);
+        return r;
 }
 
 static void set_dirty(struct content *c) {

@@ -20,6 +20,7 @@ struct content {
         pthread_mutex_t lock;     /* guards everything below */
         struct disk_file *direct; /* opened at the first use; then fixed */
         bool direct_refused;
+        uint8_t *bounce; /* of the last direct write: its pages are warm; NULL: lent, or none yet */
         bool dirty;
         struct content_map map;
         GArray *dead; /* of struct content_dead */

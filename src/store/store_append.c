@@ -90,6 +90,15 @@ static errint_t append_to_log(struct sqlite_store *s, struct oplog_record *rec) 
         return r;
 }
 
+/* Applying it has summed it up, unless the state has gone on since. */
+static uint32_t payload_crc(const struct store_record *r) {
+        if (r->op->payload.len == 0)
+                return 0;
+        if (r->state->crc_seq == r->pos.seq && r->state->pos.seq == r->pos.seq)
+                return r->state->payload_crc;
+        return crc32c(0, r->op->payload.data, r->op->payload.len);
+}
+
 errint_t store_append_record(struct store *base, const struct store_record *r) {
         struct sqlite_store *s = STORE_OF(base);
         struct oplog_record rec = {
@@ -101,7 +110,7 @@ errint_t store_append_record(struct store *base, const struct store_record *r) {
                 .raw_len = r->op->payload.raw_len,
                 .payload = r->op->payload.len > 0 ? r->op->payload.data : NULL,
                 .payload_len = r->op->payload.len,
-                .payload_crc = r->op->payload.len > 0 ? crc32c(0, r->op->payload.data, r->op->payload.len) : 0,
+                .payload_crc = payload_crc(r),
         };
         errint_t error = usable(s);
         if (error == -EROFS)

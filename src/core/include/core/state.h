@@ -20,6 +20,9 @@ struct state {
         struct sessions *sessions;
         struct position pos;
         struct hash128 history; /* chained over every applied head and the CRC-32C of its payload */
+        /* That CRC, of the operation at `crc_seq`: megabytes are summed once. Not part of the state. */
+        uint64_t crc_seq;
+        uint32_t payload_crc;
 };
 void state_init(struct state *s); /* an empty tree at position (0, 0) */
 void state_done(struct state *s);
