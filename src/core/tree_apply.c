@@ -129,6 +129,22 @@ static void take_next_ino(struct apply *a) {
         a->t->digest = hash128_add(a->t->digest, digest_next_ino(a->t->next_ino));
 }
 
+/* What RENAME_WHITEOUT leaves in the old place: the device 0,0 of whoever renamed. */
+void apply_whiteout(struct apply *a, struct inode *parent, const struct op_name *name) {
+        const struct op *op = a->op;
+        uint64_t moved = a->result.ino;
+        struct inode *in = inode_new(a->t->next_ino, S_IFCHR);
+        in->uid = op->caller.uid;
+        in->gid = parent->mode & S_ISGID ? parent->gid : op->caller.gid;
+        in->nlink = 1;
+        inode_set_atime(in, op->time);
+        inode_set_mtime(in, op->time);
+        inode_set_ctime(in, op->time);
+        take_next_ino(a);
+        new_inode_named(a, parent, name, in);
+        a->result.ino = moved;
+}
+
 static errint_t create_xattrs(struct apply *a, struct xattrs **ret) {
         const struct op *op = a->op;
         cleanup_free struct xattrs *access = NULL, *both = NULL;

@@ -160,6 +160,7 @@ errint_t apply_fatal(struct apply *a, errint_t error);
 errint_t apply_dir(const struct apply *a, uint64_t ino, struct inode **ret); /* -ENOENT, -ENOTDIR */
 void apply_drop_name(struct apply *a, struct inode *child);                  /* a name of it is gone: one link less, or the end of it */
 errint_t apply_payload(struct apply *a, const uint8_t **ret, void **ret_scratch);
+void apply_whiteout(struct apply *a, struct inode *parent, const struct op_name *name); /* there is room for it */
 
 errint_t apply_rename(struct apply *a);
 errint_t apply_write(struct apply *a, struct inode *in);

@@ -59,12 +59,12 @@ static errint_t setxattr_check(const struct apply *a, const struct inode *in) {
         const struct op *op = a->op;
         const uint8_t *old = NULL;
         size_t old_len = 0;
-        if (op->setxattr.flags != 0 && op->setxattr.flags != XATTR_CREATE && op->setxattr.flags != XATTR_REPLACE)
+        if ((op->setxattr.flags & ~(uint32_t)(XATTR_CREATE | XATTR_REPLACE)) != 0)
                 return -EINVAL;
         bool there = xattrs_find(in->xattrs, op->setxattr.name.text, op->setxattr.name.len, &old, &old_len);
-        if (there && op->setxattr.flags == XATTR_CREATE)
+        if (there && op->setxattr.flags & XATTR_CREATE)
                 return -EEXIST;
-        return !there && op->setxattr.flags == XATTR_REPLACE ? -ENODATA : 0;
+        return !there && op->setxattr.flags & XATTR_REPLACE ? -ENODATA : 0; /* with both flags it fails either way */
 }
 
 errint_t apply_setxattr(struct apply *a, struct inode *in) {
@@ -83,13 +83,18 @@ errint_t apply_setxattr(struct apply *a, struct inode *in) {
                 if (r < 0)
                         return r;
         }
-        struct touched was = apply_touch(in);
-        if (x->len != xattrs_len(in->xattrs) || memcmp(x->data, in->xattrs->data, x->len) != 0)
-                change_xattrs(a, in, steal_pointer(&x));
+        bool same = x->len == xattrs_len(in->xattrs) && memcmp(x->data, in->xattrs->data, x->len) == 0;
+        uint32_t mode = in->mode;
         if (op->setxattr.set_mode)
-                in->mode = (uint16_t)((in->mode & ~0777) | (op->setxattr.mode & 0777));
+                mode = (mode & ~0777u) | (op->setxattr.mode & 0777);
         if (op->setxattr.kill_sgid)
-                in->mode = (uint16_t)(in->mode & ~S_ISGID);
+                mode &= ~(uint32_t)S_ISGID;
+        if (same && mode == in->mode)
+                return 0; /* what is there already: not even the ctime moves, as on ext4 */
+        struct touched was = apply_touch(in);
+        if (!same)
+                change_xattrs(a, in, steal_pointer(&x));
+        in->mode = (uint16_t)mode;
         inode_set_ctime(in, op->time);
         apply_settle(a, &was);
         return 0;

@@ -11,7 +11,9 @@ struct move {
 static errint_t rename_find(const struct apply *a, struct move *m) {
         const struct op *op = a->op;
         uint32_t flags = op->rename.flags;
-        if ((flags & ~(uint32_t)(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0 || flags == (RENAME_NOREPLACE | RENAME_EXCHANGE))
+        if ((flags & ~(uint32_t)(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT)) != 0)
+                return -EINVAL;
+        if (flags & RENAME_EXCHANGE && flags != RENAME_EXCHANGE)
                 return -EINVAL;
         errint_t r = apply_dir(a, op->rename.parent, &m->from);
         if (r == 0)
@@ -38,18 +40,26 @@ static errint_t rename_check_loops(const struct apply *a, const struct move *m) 
         return 0;
 }
 
-static errint_t rename_check_target(const struct apply *a, const struct move *m) {
+static errint_t rename_check_target(const struct move *m) {
         const struct inode *source = m->source->child;
-        if (!m->target) {
-                uint64_t was = a->op->rename.name.len, now = a->op->rename.new_name.len;
-                return now > was ? apply_room(a, now - was, 0) : 0;
-        }
+        if (!m->target)
+                return 0;
         const struct inode *target = m->target->child;
         if (inode_is_dir(source) && !inode_is_dir(target))
                 return -ENOTDIR;
         if (!inode_is_dir(source) && inode_is_dir(target))
                 return -EISDIR;
         return inode_is_dir(target) && target->dir->entries.live > 0 ? -ENOTEMPTY : 0;
+}
+
+/* For a longer name, and for the whiteout that takes over the old one. */
+static errint_t rename_check_room(const struct apply *a, const struct move *m) {
+        bool whiteout = (a->op->rename.flags & RENAME_WHITEOUT) != 0;
+        uint64_t less = whiteout ? 0 : a->op->rename.name.len;
+        uint64_t more = (m->target ? 0 : a->op->rename.new_name.len) + (whiteout ? INODE_BYTES : 0);
+        if (whiteout && a->t->next_ino >= INO_RESERVED)
+                return -ENOSPC;
+        return more > less ? apply_room(a, more - less, whiteout ? 1 : 0) : 0;
 }
 
 /* Both parents and what of them a rename always changes; the second is settled only if it is another inode. */
@@ -116,6 +126,8 @@ static void rename_move(struct apply *a, const struct move *m) {
         if (replaced)
                 apply_drop_name(a, replaced);
         parents_settle(a, m, &was);
+        if (op->rename.flags & RENAME_WHITEOUT)
+                apply_whiteout(a, m->from, &op->rename.name);
 }
 
 errint_t apply_rename(struct apply *a) {
@@ -132,7 +144,9 @@ errint_t apply_rename(struct apply *a) {
                 rename_exchange(a, &m);
                 return 0;
         }
-        r = rename_check_target(a, &m);
+        r = rename_check_target(&m);
+        if (r == 0)
+                r = rename_check_room(a, &m);
         if (r < 0)
                 return r;
         rename_move(a, &m);

@@ -260,7 +260,7 @@ static void gen_rename(struct opgen *g, const struct reftree *r) {
                 op->rename.new_name = new_name(g, 1);
                 op->rename.new_parent = one_in(g, 2) ? op->rename.parent : opgen_ino(g, r, S_IFDIR);
         }
-        op->rename.flags = one_in(g, 2) ? 0 : (uint32_t)opgen_random(g, one_in(g, 10) ? 6 : 3);
+        op->rename.flags = one_in(g, 2) ? 0 : (uint32_t)opgen_random(g, one_in(g, 4) ? 9 : 3);
 }
 
 /* Mostly what fits the name; large trees lose more than they get. */

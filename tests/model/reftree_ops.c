@@ -229,7 +229,7 @@ static int rename_rules(const struct reftree *r, const struct op *op, const stru
         unsigned flags = op->rename.flags;
         if (!s)
                 return -ENOENT;
-        if (t && flags == RENAME_NOREPLACE)
+        if (t && flags & RENAME_NOREPLACE)
                 return -EEXIST;
         if (!t && flags == RENAME_EXCHANGE)
                 return -ENOENT;
@@ -239,19 +239,30 @@ static int rename_rules(const struct reftree *r, const struct op *op, const stru
                 return flags == RENAME_EXCHANGE ? -EINVAL : -ENOTEMPTY;
         if ((t && t->file == s->file) || flags == RENAME_EXCHANGE)
                 return 0;
-        if (!t)
-                return space_rule(r, (int64_t)op->rename.new_name.len - (int64_t)op->rename.name.len, 0);
-        if (S_ISDIR(s->file->mode) && !S_ISDIR(t->file->mode))
+        int64_t more = (t ? 0 : (int64_t)op->rename.new_name.len) + (flags & RENAME_WHITEOUT ? 256 : -(int64_t)op->rename.name.len);
+        if (t && S_ISDIR(s->file->mode) && !S_ISDIR(t->file->mode))
                 return -ENOTDIR;
-        if (!S_ISDIR(s->file->mode) && S_ISDIR(t->file->mode))
+        if (t && !S_ISDIR(s->file->mode) && S_ISDIR(t->file->mode))
                 return -EISDIR;
-        return S_ISDIR(t->file->mode) && ref_children(r, t->path, false) > 0 ? -ENOTEMPTY : 0;
+        if (t && S_ISDIR(t->file->mode) && ref_children(r, t->path, false) > 0)
+                return -ENOTEMPTY;
+        return space_rule(r, more, flags & RENAME_WHITEOUT ? 1 : 0);
+}
+
+static void whiteout(struct reftree *r, const struct op *op, const char *dir_path, struct ref_file *dir) {
+        struct ref_file *f = ref_file_add(r, r->next_ino++);
+        f->mode = S_IFCHR;
+        f->uid = op->caller.uid;
+        f->gid = dir->mode & 02000 ? dir->gid : op->caller.gid;
+        f->atime = f->mtime = f->ctime = op->time;
+        f->bytes = xmalloc(1);
+        new_file(r, dir, dir_path, &op->rename.name, f, op->time);
 }
 
 static int ref_rename(struct reftree *r, const struct op *op, struct op_result *res) {
         const char *from_dir = NULL, *to_dir = NULL;
         struct ref_file *from = NULL, *to = NULL;
-        if (op->rename.flags > RENAME_EXCHANGE || op->rename.flags == (RENAME_EXCHANGE | RENAME_NOREPLACE))
+        if (op->rename.flags > 7 || (op->rename.flags & RENAME_EXCHANGE && op->rename.flags != RENAME_EXCHANGE))
                 return -EINVAL;
         int e = dir_rule(r, op->rename.parent, &from_dir, &from);
         if (!e)
@@ -284,6 +295,8 @@ static int ref_rename(struct reftree *r, const struct op *op, struct op_result *
                 s->cookie = to->next_cookie++;
         }
         move_paths(r, old_path, new_path);
+        if (op->rename.flags & RENAME_WHITEOUT)
+                whiteout(r, op, from_dir, from);
         return 0;
 }
 
@@ -344,13 +357,13 @@ static int ref_setxattr(struct reftree *r, const struct op *op, struct op_result
         struct ref_file *f = reftree_file(r, op->setxattr.ino);
         if (!f)
                 return -ENOENT;
-        if (op->setxattr.flags > 2)
+        if (op->setxattr.flags > 3)
                 return -EINVAL;
         cleanup_free char *name = text_of(&op->setxattr.name);
         struct ref_xattr *there = xattr_at(f, name);
-        if (there && op->setxattr.flags == XATTR_CREATE)
+        if (there && op->setxattr.flags & XATTR_CREATE)
                 return -EEXIST;
-        if (!there && op->setxattr.flags == XATTR_REPLACE)
+        if (!there && op->setxattr.flags & XATTR_REPLACE)
                 return -ENODATA;
         struct ref_file probe = {0};
         xattr_set(&probe, name, op->setxattr.value, op->setxattr.len);
@@ -366,13 +379,16 @@ static int ref_setxattr(struct reftree *r, const struct op *op, struct op_result
         int e = space_rule(r, more, 0);
         if (e)
                 return e;
-        xattr_set(f, name, op->setxattr.value, op->setxattr.len);
-        if (op->setxattr.set_mode)
-                f->mode = (f->mode & ~0777u) | (op->setxattr.mode & 0777);
+        unsigned mode = op->setxattr.set_mode ? (f->mode & ~0777u) | (op->setxattr.mode & 0777) : f->mode;
         if (op->setxattr.kill_sgid)
-                f->mode &= ~02000u;
-        f->ctime = op->time;
+                mode &= ~02000u;
+        bool same = there && there->len == op->setxattr.len && (there->len == 0 || memcmp(there->value, op->setxattr.value, there->len) == 0);
         res->ino = f->ino;
+        if (same && mode == f->mode)
+                return 0;
+        xattr_set(f, name, op->setxattr.value, op->setxattr.len);
+        f->mode = mode;
+        f->ctime = op->time;
         return 0;
 }
 

@@ -81,7 +81,8 @@ START_TEST(refusals) {
         ck_assert_int_eq(do_rename(&f, E, "g", INO_ROOT, "h", RENAME_NOREPLACE), -EEXIST);
         ck_assert_int_eq(do_rename(&f, E, "g", E, "g", RENAME_NOREPLACE), -EEXIST);
         ck_assert_int_eq(do_rename(&f, E, "g", E, "none", RENAME_EXCHANGE), -ENOENT);
-        ck_assert_int_eq(do_rename(&f, E, "g", E, "x", RENAME_WHITEOUT), -EINVAL);
+        ck_assert_int_eq(do_rename(&f, E, "g", E, "x", RENAME_WHITEOUT | RENAME_EXCHANGE), -EINVAL);
+        ck_assert_int_eq(do_rename(&f, E, "g", E, "x", 8), -EINVAL);
         ck_assert_int_eq(do_rename(&f, E, "g", INO_ROOT, "h", RENAME_NOREPLACE | RENAME_EXCHANGE), -EINVAL);
         ck_assert_int_eq(do_rename(&f, E, "g", E, "x", RENAME_NOREPLACE), 0);
 }
@@ -151,6 +152,19 @@ START_TEST(exchange) {
 }
 END_TEST
 
+START_TEST(whiteout) {
+        ck_assert_int_eq(do_rename(&f, E, "g", INO_ROOT, "h", RENAME_WHITEOUT | RENAME_NOREPLACE), -EEXIST);
+        ck_assert_int_eq(do_rename(&f, E, "g", INO_ROOT, "h", RENAME_WHITEOUT), 0);
+        ck_assert_uint_eq(f.result.ino, G);
+        ck_assert_uint_eq(look(&f, INO_ROOT, "h"), G);
+        struct attr a = attr_of(&f, look(&f, E, "g"));
+        ck_assert_uint_eq(a.mode, S_IFCHR);
+        ck_assert_uint_eq(a.rdev, 0);
+        ck_assert_uint_eq(a.nlink, 1);
+        assert_now(a.mtime);
+}
+END_TEST
+
 static Suite *suite_tree_rename(void) {
         Suite *s = suite_create("rename");
         TCase *c = tcase_create("rename");
@@ -163,6 +177,7 @@ static Suite *suite_tree_rename(void) {
         tcase_add_test(c, replaces_an_empty_directory);
         tcase_add_test(c, two_names_of_one_inode);
         tcase_add_test(c, exchange);
+        tcase_add_test(c, whiteout);
         suite_add_tcase(s, c);
         return s;
 }

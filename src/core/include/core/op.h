@@ -17,7 +17,7 @@ enum op_kind {
         OP_LINK = 2,       /* a further name for an inode */
         OP_UNLINK = 3,     /* -EISDIR for a directory */
         OP_RMDIR = 4,      /* -ENOTDIR, -ENOTEMPTY */
-        OP_RENAME = 5,     /* flags as renameat2(2): RENAME_NOREPLACE, RENAME_EXCHANGE; others -EINVAL */
+        OP_RENAME = 5,     /* flags as renameat2(2): RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT; others -EINVAL */
         OP_SETATTR = 6,    /* mode (an access ACL follows it, as chmod(2) does), owner, times; sizes go through OP_WRITE */
         OP_WRITE = 7,      /* content: extents, truncation, append */
         OP_SETXATTR = 8,   /* flags XATTR_CREATE, XATTR_REPLACE; may change the mode with it (POSIX ACLs) */
