@@ -46,6 +46,16 @@ const struct cli_command cli_commands[] = {
          "what the archive has replaces what is there, and the rest stays. Not one step: others see the files come.\n\n"
          "  coterie load /var/backups/tree.tar\n  coterie load tree.tar.zst --into /mnt/coterie/old\n",
          cli_load},
+        {"conflicts", "[list | show | diff | apply | drop] [ID… | --all] [--db DATABASE] [--json]", "operations that a lost history had",
+         "What this node had applied and what the history that it took over does not have: never a write that had returned, but for what GUARANTEES names.\n"
+         "Each is kept as a file in DATABASE-conflicts. An ID is EPOCH-SEQUENCE, with what is behind it if that is needed.\n\n"
+         "  list                 all of them (as without a word)\n"
+         "  show ID [--content]  who, when, what; or the bytes that it carried\n"
+         "  diff ID              what doing it again would change\n"
+         "  apply ID [--keep]    do it again, through the mount and by path; then the record is dropped\n"
+         "  drop ID              forget it\n\n"
+         "  coterie conflicts\n  coterie conflicts diff 7-1043\n  coterie conflicts apply 7-1043 7-1044\n  coterie conflicts drop --all\n",
+         cli_conflicts},
         {"bench", "write DIRECTORY [OPTIONS]", "write files and count the bytes to disk",
          "  --size SIZE|MIN..MAX  of a file: 4K to 16M (64K)\n"
          "  --max-bytes SIZE      stop after so many (64M)\n"

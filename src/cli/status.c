@@ -82,6 +82,9 @@ static void print_status(const json_t *s) {
              text(s, "commit_bytes"));
         usage_lines(t, json_object_get(s, "usage"));
         written_line(t, json_object_get(s, "counters"));
+        uint64_t conflicts = number(json_object_get(s, "conflicts"), "records") + number(json_object_get(s, "conflicts"), "waiting");
+        if (conflicts > 0)
+                line(t, "conflicts", "%" PRIu64 ": operations of a history that was left; see coterie conflicts", conflicts);
         line(t, "members", "%zu", json_array_size(json_object_get(s, "members")));
         table_print(t, stdout);
         table_free(t);

@@ -45,6 +45,12 @@ void daemon_request_stop(struct daemon *d, int exit_status) {
 static void hook_applied(void *ctx, void *done_ctx, const struct op_result *result) {
         fs_applied(((struct daemon *)ctx)->fs, done_ctx, result);
 }
+static void hook_conflict(void *ctx, const struct engine_conflict *lost) {
+        conflicts_add(((struct daemon *)ctx)->conflicts, lost);
+}
+static void hook_keep_conflicts(void *ctx) {
+        conflicts_write(((struct daemon *)ctx)->conflicts);
+}
 static void hook_replaced(void *ctx, struct state *old) {
         fs_replaced(((struct daemon *)ctx)->fs, old);
 }
@@ -236,6 +242,8 @@ static void make_engine(struct daemon *d) {
         d->engine = engine_new(&config);
         engine_set_hooks(d->engine, &(struct engine_hooks){.applied = hook_applied,
                                                            .replaced = hook_replaced,
+                                                           .conflict = hook_conflict,
+                                                           .keep_conflicts = hook_keep_conflicts,
                                                            .changed = hook_changed,
                                                            .invalidate = hook_invalidate,
                                                            .invalidate_all = hook_invalidate_all,
@@ -381,6 +389,7 @@ errint_t daemon_start(struct daemon *d, struct fault *f) {
         rundir_dump_on_assert(d->rundir, d->trace);
         if ((error = open_store(d, f)) < 0 || (error = found_cluster(d, f)) < 0)
                 return error;
+        d->conflicts = conflicts_new(d->options->db.text);
         make_engine(d);
         make_fs(d);
         if ((error = start_engine(d, f)) < 0 || (error = start_ctl(d, f)) < 0)
@@ -474,6 +483,9 @@ errint_t daemon_stop(struct daemon *d, bool failed) {
                 d->net->ops->close(d->net);
         if (d->engine)
                 engine_free(d->engine);
+        if (d->conflicts)
+                conflicts_write(d->conflicts); /* what could not be written before */
+        conflicts_free(d->conflicts);
         if (d->store)
                 d->store->ops->close(d->store);
         if (failed)

@@ -25,6 +25,7 @@ struct daemon {
         _Atomic(struct fuse_edge *) edge;
         struct ctl_server *ctl;
         struct images *images;
+        struct conflicts *conflicts;
 
         int wake; /* eventfd: something below changed */
         _Atomic bool stop, stopping;
@@ -89,6 +90,18 @@ struct net *cluster_net_new(struct daemon *d);
 bool cluster_info(struct daemon *d, struct net_cluster_info *ret);                              /* false: standalone */
 void cluster_reason(struct daemon *d, const struct engine_status *s, char *buf, size_t size); /* why not writable, or "" */
 void cluster_command(struct ctl_call *c);
+
+/* conflicts.c: operations of a history that was left, kept beside the database */
+#define CONFLICTS_SUFFIX "-conflicts"
+struct conflicts;
+struct conflicts_count {
+        uint64_t records, bytes, waiting /* in memory only */;
+};
+struct conflicts *conflicts_new(const char *db);
+void conflicts_free(struct conflicts *c);
+void conflicts_add(struct conflicts *c, const struct engine_conflict *lost);
+void conflicts_write(struct conflicts *c);
+void conflicts_count(struct conflicts *c, struct conflicts_count *ret); /* any thread */
 
 /* images.c: the state frozen for a backup or a dump */
 struct images *images_new(void);

@@ -69,6 +69,20 @@ static bool may_apply(enum repl_event_kind kind) {
         }
 }
 
+static void tell_conflicts(struct engine *e, const struct repl_effects *effects, const struct state *old) {
+        for (size_t i = 0; i < effects->n; i++) {
+                const struct repl_effect *f = &effects->items[i];
+                struct engine_conflict lost = {.old = old};
+                if (f->kind != EFFECT_CONFLICT)
+                        continue;
+                lost.pos = f->conflict.pos;
+                lost.head = f->conflict.head;
+                lost.head_len = f->conflict.head_len;
+                lost.payload = f->conflict.payload;
+                e->hooks.conflict(e->hooks.ctx, &lost);
+        }
+}
+
 /* What the request layer must do before anybody else sees the state: an operation of its own was applied, another history taken over. */
 static void under_lock(struct engine *e, const struct repl_effects *effects) {
         for (size_t i = 0; i < effects->n; i++) {
@@ -77,8 +91,11 @@ static void under_lock(struct engine *e, const struct repl_effects *effects) {
                         const struct request *q = g_hash_table_lookup(e->requests, &f->commit.token);
                         if (q && q->from_backend)
                                 e->hooks.applied(e->hooks.ctx, q->ctx, &f->commit.result);
-                } else if (f->kind == EFFECT_REPLACE && e->hooks.replaced && f->replace.old) {
-                        e->hooks.replaced(e->hooks.ctx, f->replace.old);
+                } else if (f->kind == EFFECT_REPLACE && f->replace.old) {
+                        if (e->hooks.conflict)
+                                tell_conflicts(e, effects, f->replace.old);
+                        if (e->hooks.replaced)
+                                e->hooks.replaced(e->hooks.ctx, f->replace.old);
                 }
         }
 }

@@ -70,8 +70,10 @@ void engine_persist(struct engine *e, const struct repl_effect *f) {
 
 static errint_t replace_run(struct engine *e, struct store_job *job) {
         struct store *store = e->config.store;
-        const struct state *state = shared_state_read(e->config.state);
 
+        if (e->hooks.keep_conflicts)
+                e->hooks.keep_conflicts(e->hooks.ctx);
+        const struct state *state = shared_state_read(e->config.state);
         job->seq = state->pos.seq;
         errint_t error = store->ops->replace(store, state, job->adopted);
         shared_state_done_read(e->config.state);

@@ -104,6 +104,17 @@ static json_t *store_object(const struct engine_status *s) {
         return o;
 }
 
+static json_t *conflicts_object(struct daemon *d) {
+        struct conflicts_count count;
+        json_t *o = json_object();
+
+        conflicts_count(d->conflicts, &count);
+        set(o, "records", number(count.records));
+        set(o, "bytes", number(count.bytes));
+        set(o, "waiting", number(count.waiting));
+        return o;
+}
+
 static void add_cluster(struct daemon *d, const struct repl_status *r, json_t *root) {
         struct net_cluster_info info;
         json_t *c, *ring;
@@ -158,6 +169,7 @@ char *report_status(struct daemon *d) {
         set(root, "members", members(d, &s.repl));
         add_settings(d, root);
         set(root, "store", store_object(&s));
+        set(root, "conflicts", conflicts_object(d));
         set(root, "max_write", number(atomic_load(&d->edge) ? fuse_edge_max_write(atomic_load(&d->edge)) : 0));
         set(root, "counters", counters(d->metrics));
         set(root, "by_kind", kinds(d->metrics));

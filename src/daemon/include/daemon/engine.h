@@ -21,11 +21,24 @@
 
 struct engine;
 
+/* An operation that was applied here and that the history which was taken over lacks. */
+struct engine_conflict {
+        struct position pos;
+        const void *head;
+        size_t head_len;
+        struct op_payload payload;
+        const struct state *old; /* that had it; NULL: not known */
+};
+
 /* The rest of the daemon, as the engine sees it. Any may be NULL. */
 struct engine_hooks {
         /* Under the state's write lock: an operation that came through the backend was applied; another history was taken over. */
         void (*applied)(void *ctx, void *done_ctx, const struct op_result *result);
         void (*replaced)(void *ctx, struct state *old);
+        /* Likewise, before `replaced`; what it points to is valid during the call. */
+        void (*conflict)(void *ctx, const struct engine_conflict *lost);
+        /* On the store's thread, before the log is overwritten that has those operations. */
+        void (*keep_conflicts)(void *ctx);
         /* After each operation, without locks, in order of seq. */
         void (*changed)(void *ctx, const struct change_set *changes, uint64_t seq, bool local);
         /* Clear the kernel's caches, then call engine_invalidated, from here or from another thread. NULL: nothing caches. */
