@@ -120,7 +120,7 @@ static errint_t threads_start(struct fuse_edge *e, char *reason, size_t reason_s
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &was); /* signals are the program's business, not its workers' */
         e->notify = notify_start(e);
-        pool_start(&e->pool, e->fd, e->n_workers);
+        crew_start(&e->crew, e->fd, e->n_workers);
         errint_t r = e->notify ? worker_start(&e->workers[0]) : -EAGAIN;
         const char *what = "cannot start threads for the mount";
         if (r == 0) {
@@ -151,7 +151,7 @@ static struct fuse_edge *edge_new(const struct fuse_edge_config *config) {
         pthread_cond_init(&e->changed, &attr);
         pthread_condattr_destroy(&attr);
         pthread_mutex_init(&e->lock, NULL);
-        pool_init(&e->pool);
+        crew_init(&e->crew);
         return e;
 }
 
@@ -173,7 +173,7 @@ void fuse_edge_free(struct fuse_edge *e) {
         free(e->workers);
         if (e->notify)
                 notify_free(e->notify);
-        pool_done(&e->pool);
+        crew_done(&e->crew);
         pthread_cond_destroy(&e->changed);
         pthread_mutex_destroy(&e->lock);
         free(e->mountpoint);
@@ -232,7 +232,7 @@ static bool workers_ended(struct fuse_edge *e, long within_ms) {
 static void workers_stop(struct fuse_edge *e, bool unmounted) {
         if (!workers_ended(e, unmounted ? LINGER_MS : 0))
                 (void)edge_abort(e->fd, e->mount); /* before Linux 5.2 it cannot: then they are cancelled where they wait for requests */
-        pool_end(&e->pool);
+        crew_end(&e->crew);
         bool cancel = !workers_ended(e, ABORT_MS);
         for (unsigned i = 0; i < e->n_workers && e->workers; i++) {
                 struct worker *w = &e->workers[i];

@@ -4,8 +4,8 @@
  * operation; the notification pool (notify.h) talks to the kernel on its own. Lock order: none is taken under another. */
 #pragma once
 
+#include "crew.h"
 #include "fuse/fuse.h"
-#include "pool.h"
 
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
@@ -77,7 +77,7 @@ struct fuse_edge {
 
         struct worker *workers;
         unsigned n_workers;
-        struct pool pool;
+        struct crew crew;
         struct notify *notify;
 
         pthread_mutex_t lock;

@@ -68,13 +68,13 @@ static void handle(struct worker *w, size_t n) {
 
 /* Returns 0 to go on, 1 when the mount is gone, or what is wrong with the device. */
 static errint_t receive(struct worker *w, size_t *ret_n) {
-        pool_wait(&w->edge->pool);
+        crew_wait(&w->edge->crew);
         /* Stopping cancels workers here, and only here: unmounting wakes them as well, but not while the mount lives on elsewhere. */
         (void)pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
         ssize_t n = read(w->edge->fd, w->memory + EDGE_HEADROOM, w->size);
         int error = errno;
         (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-        pool_taken(&w->edge->pool, n > 0);
+        crew_taken(&w->edge->crew, n > 0);
         if (n >= 0) {
                 *ret_n = (size_t)n;
                 return 0;
@@ -95,7 +95,7 @@ void worker_end(struct fuse_edge *e, errint_t error) {
                 e->end_error = error;
         pthread_cond_broadcast(&e->changed);
         pthread_mutex_unlock(&e->lock);
-        pool_end(&e->pool);
+        crew_end(&e->crew);
         if (first && e->config.ended)
                 e->config.ended(e->config.ctx, error);
 }
@@ -126,7 +126,7 @@ void *worker_main(void *arg) {
                 const struct fuse_in_header *in = (const struct fuse_in_header *)(const void *)(w->memory + EDGE_HEADROOM);
                 bool init = n >= sizeof(*in) && in->opcode == FUSE_INIT;
                 handle(w, n);
-                pool_handled(&w->edge->pool);
+                crew_handled(&w->edge->crew);
                 give_back(w, n);
                 if (init && fuse_session_exited(w->edge->session))
                         r = -EPROTO; /* libfuse and the kernel have no version in common */

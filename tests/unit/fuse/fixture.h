@@ -73,4 +73,4 @@ Suite *suite_mount(void);
 Suite *suite_requests(void);
 Suite *suite_notify(void);
 Suite *suite_local(void);
-Suite *suite_pool(void);
+Suite *suite_crew(void);

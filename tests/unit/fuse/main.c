@@ -29,7 +29,7 @@ int main(void) {
         log_set_level(LOG_LEVEL_WARNING);
         SRunner *runner = srunner_create(suite_mount());
         srunner_add_suite(runner, suite_known());
-        srunner_add_suite(runner, suite_pool());
+        srunner_add_suite(runner, suite_crew());
         srunner_add_suite(runner, suite_requests());
         srunner_add_suite(runner, suite_notify());
         srunner_add_suite(runner, suite_local());

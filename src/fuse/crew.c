@@ -1,5 +1,5 @@
-/* pool.c: see pool.h. */
-#include "pool.h"
+/* crew.c: see crew.h. */
+#include "crew.h"
 
 #include "base/env.h"
 
@@ -18,7 +18,7 @@ static uint64_t now_ns(void) {
         return env_monotonic_ns(env_system());
 }
 
-void pool_init(struct pool *p) {
+void crew_init(struct crew *p) {
         pthread_condattr_t attr;
         (void)pthread_condattr_init(&attr); /* none of these can fail with these arguments */
         (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -28,14 +28,14 @@ void pool_init(struct pool *p) {
         p->load_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC); /* without it nothing is known to be idle */
 }
 
-void pool_done(struct pool *p) {
+void crew_done(struct crew *p) {
         if (p->load_fd >= 0)
                 (void)close(p->load_fd);
         (void)pthread_cond_destroy(&p->changed);
         (void)pthread_mutex_destroy(&p->lock);
 }
 
-void pool_start(struct pool *p, int fd, unsigned workers) {
+void crew_start(struct crew *p, int fd, unsigned workers) {
         cpu_set_t may;
         p->fd = fd;
         p->workers = workers;
@@ -45,14 +45,14 @@ void pool_start(struct pool *p, int fd, unsigned workers) {
         atomic_store(&p->last_ns, now_ns());
 }
 
-static bool is_dense(const struct pool *p) {
-        return atomic_load_explicit(&p->dense, memory_order_relaxed) >= POOL_DENSE;
+static bool is_dense(const struct crew *p) {
+        return atomic_load_explicit(&p->dense, memory_order_relaxed) >= CREW_DENSE;
 }
 
 /* A hint; that it is changed by several at once does no harm. */
-static void dense_add(struct pool *p, int by) {
+static void dense_add(struct crew *p, int by) {
         int now = atomic_load_explicit(&p->dense, memory_order_relaxed) + by;
-        atomic_store_explicit(&p->dense, MIN_OF(MAX_OF(now, 0), POOL_DENSE_MAX), memory_order_relaxed);
+        atomic_store_explicit(&p->dense, MIN_OF(MAX_OF(now, 0), CREW_DENSE_MAX), memory_order_relaxed);
 }
 
 static void pause_briefly(void) {
@@ -64,7 +64,7 @@ static void pause_briefly(void) {
 #endif
 }
 
-static bool request_waits(const struct pool *p) {
+static bool request_waits(const struct crew *p) {
         struct pollfd look = {.fd = p->fd, .events = POLLIN};
         return poll(&look, 1, 0) != 0; /* also when the mount is gone: read(2) tells */
 }
@@ -72,12 +72,12 @@ static bool request_waits(const struct pool *p) {
 /* --- resting --- */
 
 static struct timespec next_tick(void) {
-        uint64_t at = now_ns() + POOL_TICK_MS * UINT64_C(1000000);
+        uint64_t at = now_ns() + CREW_TICK_MS * UINT64_C(1000000);
         return (struct timespec){.tv_sec = (time_t)(at / 1000000000u), .tv_nsec = (long)(at % 1000000000u)};
 }
 
 /* The guard's round: false: it goes to take requests itself, or all do. Lock held. */
-static bool guard_tick(struct pool *p, uint64_t *seen, unsigned *quiet) {
+static bool guard_tick(struct crew *p, uint64_t *seen, unsigned *quiet) {
         uint64_t taken = atomic_load(&p->taken);
         if (taken != *seen) {
                 *seen = taken;
@@ -86,7 +86,7 @@ static bool guard_tick(struct pool *p, uint64_t *seen, unsigned *quiet) {
         }
         if (atomic_load(&p->reading) == 0)
                 return false; /* held up since the last tick */
-        if (++*quiet < POOL_QUIET)
+        if (++*quiet < CREW_QUIET)
                 return true;
         atomic_store_explicit(&p->dense, 0, memory_order_relaxed);
         p->releases++;
@@ -95,7 +95,7 @@ static bool guard_tick(struct pool *p, uint64_t *seen, unsigned *quiet) {
 }
 
 /* Returns when this worker is to go on. Lock held. */
-static void rest(struct pool *p) {
+static void rest(struct crew *p) {
         uint64_t releases = p->releases, seen = atomic_load(&p->taken);
         unsigned quiet = 0;
         bool guard = false;
@@ -120,11 +120,11 @@ static void rest(struct pool *p) {
 }
 
 /* Somebody else takes the requests. */
-static bool may_rest(const struct pool *p) {
+static bool may_rest(const struct crew *p) {
         return is_dense(p) && atomic_load(&p->reading) > 0;
 }
 
-static void rest_while_dense(struct pool *p) {
+static void rest_while_dense(struct crew *p) {
         if (!may_rest(p))
                 return;
         (void)pthread_mutex_lock(&p->lock);
@@ -139,7 +139,7 @@ static void rest_while_dense(struct pool *p) {
 /* --- taking requests --- */
 
 /* Would looking take a processor from somebody? "0.20 0.18 0.12 1/80 11206": one thread is running or waits to, of 80. */
-static bool processor_idle(struct pool *p, uint64_t now) {
+static bool processor_idle(struct crew *p, uint64_t now) {
         char text[64];
         if (now < p->asked_ns + LOAD_ASK_NS)
                 return p->idle;
@@ -152,26 +152,26 @@ static bool processor_idle(struct pool *p, uint64_t now) {
 }
 
 /* Looks for a request until it is no longer worth it. By the one worker that waits for requests. */
-static void look(struct pool *p) {
+static void look(struct crew *p) {
         uint64_t began = now_ns(), last = began;
         if (!processor_idle(p, began))
                 return;
         while (!request_waits(p)) {
                 pause_briefly();
                 uint64_t now = now_ns();
-                if (now - began > POOL_LOOK_NS || now - last > PREEMPTED_NS)
+                if (now - began > CREW_LOOK_NS || now - last > PREEMPTED_NS)
                         return;
                 last = now;
         }
 }
 
 /* Another one joins where requests queue up behind those who take them. */
-static void join_crowd(struct pool *p) {
+static void join_crowd(struct crew *p) {
         if (!request_waits(p)) {
                 atomic_store_explicit(&p->crowded, 0, memory_order_relaxed);
                 return;
         }
-        if (atomic_fetch_add_explicit(&p->crowded, 1, memory_order_relaxed) + 1 < POOL_CROWDED)
+        if (atomic_fetch_add_explicit(&p->crowded, 1, memory_order_relaxed) + 1 < CREW_CROWDED)
                 return;
         atomic_store_explicit(&p->crowded, 0, memory_order_relaxed);
         (void)pthread_mutex_lock(&p->lock);
@@ -180,30 +180,30 @@ static void join_crowd(struct pool *p) {
         (void)pthread_mutex_unlock(&p->lock);
 }
 
-void pool_wait(struct pool *p) {
+void crew_wait(struct crew *p) {
         rest_while_dense(p);
         bool only = atomic_fetch_add(&p->reading, 1) == 0;
         if (only && p->processors > 1 /* else whoever makes the next request needs it */ && is_dense(p))
                 look(p);
 }
 
-void pool_taken(struct pool *p, bool any) {
+void crew_taken(struct crew *p, bool any) {
         (void)atomic_fetch_sub(&p->reading, 1);
         if (!any)
                 return;
         uint64_t since = now_ns() - atomic_load_explicit(&p->last_ns, memory_order_relaxed);
-        dense_add(p, since < POOL_LOOK_NS || since > UINT64_MAX / 2 /* another's was handled just now */ ? 1 : -4);
+        dense_add(p, since < CREW_LOOK_NS || since > UINT64_MAX / 2 /* another's was handled just now */ ? 1 : -4);
         (void)atomic_fetch_add_explicit(&p->taken, 1, memory_order_relaxed);
         unsigned resting = atomic_load_explicit(&p->resting, memory_order_relaxed);
         if (resting > p->workers - p->active_max)
                 join_crowd(p);
 }
 
-void pool_handled(struct pool *p) {
+void crew_handled(struct crew *p) {
         atomic_store_explicit(&p->last_ns, now_ns(), memory_order_relaxed);
 }
 
-void pool_end(struct pool *p) {
+void crew_end(struct crew *p) {
         (void)pthread_mutex_lock(&p->lock);
         p->ended = true;
         (void)pthread_cond_broadcast(&p->changed);

@@ -7,7 +7,7 @@
 #define HOLD_UP 'h'
 
 struct bench {
-        struct pool pool;
+        struct crew crew;
         int fds[2];
         pthread_mutex_t lock;
         pthread_cond_t changed;
@@ -32,13 +32,13 @@ static void *worker(void *arg) {
         struct bench *b = arg;
         for (;;) {
                 char request;
-                pool_wait(&b->pool);
+                crew_wait(&b->crew);
                 ssize_t n = read(b->fds[0], &request, 1);
-                pool_taken(&b->pool, n > 0);
+                crew_taken(&b->crew, n > 0);
                 if (n <= 0)
                         return NULL;
                 handle(b, request);
-                pool_handled(&b->pool);
+                crew_handled(&b->crew);
         }
 }
 
@@ -47,19 +47,19 @@ static void start(struct bench *b) {
         ck_assert_int_eq(pipe(b->fds), 0);
         (void)pthread_mutex_init(&b->lock, NULL);
         (void)pthread_cond_init(&b->changed, NULL);
-        pool_init(&b->pool);
-        pool_start(&b->pool, b->fds[0], ARRAY_LEN(b->threads));
+        crew_init(&b->crew);
+        crew_start(&b->crew, b->fds[0], ARRAY_LEN(b->threads));
         for (size_t i = 0; i < ARRAY_LEN(b->threads); i++)
                 ck_assert_int_eq(pthread_create(&b->threads[i], NULL, worker, b), 0);
 }
 
 static void stop(struct bench *b) {
         ck_assert_int_eq(close(b->fds[1]), 0); /* the mount is gone */
-        pool_end(&b->pool);
+        crew_end(&b->crew);
         for (size_t i = 0; i < ARRAY_LEN(b->threads); i++)
                 ck_assert_int_eq(pthread_join(b->threads[i], NULL), 0);
         ck_assert_int_eq(close(b->fds[0]), 0);
-        pool_done(&b->pool);
+        crew_done(&b->crew);
         (void)pthread_cond_destroy(&b->changed);
         (void)pthread_mutex_destroy(&b->lock);
 }
@@ -77,7 +77,7 @@ static void wait_handled(struct bench *b, unsigned n) {
 
 /* Requests that follow one another until all workers but those that take them rest. */
 static unsigned make_dense(struct bench *b, unsigned handled) {
-        while (atomic_load(&b->pool.resting) < ARRAY_LEN(b->threads) - 1) {
+        while (atomic_load(&b->crew.resting) < ARRAY_LEN(b->threads) - 1) {
                 request(b, 'x');
                 wait_handled(b, ++handled);
         }
@@ -97,9 +97,9 @@ START_TEST(all_wait_again_when_it_is_quiet) {
         struct bench b;
         start(&b);
         (void)make_dense(&b, 0);
-        while (atomic_load(&b.pool.reading) < ARRAY_LEN(b.threads))
+        while (atomic_load(&b.crew.reading) < ARRAY_LEN(b.threads))
                 (void)usleep(1000);
-        ck_assert_uint_eq(atomic_load(&b.pool.resting), 0);
+        ck_assert_uint_eq(atomic_load(&b.crew.resting), 0);
         stop(&b);
 }
 END_TEST
@@ -126,7 +126,7 @@ START_TEST(one_that_is_held_up_holds_nobody_up) {
 }
 END_TEST
 
-Suite *suite_pool(void) {
+Suite *suite_crew(void) {
         const TTest *const tests[] = {one_takes_what_follows_closely, all_wait_again_when_it_is_quiet, one_that_is_held_up_holds_nobody_up};
-        return suite_of("pool", tests, ARRAY_LEN(tests));
+        return suite_of("crew", tests, ARRAY_LEN(tests));
 }
