@@ -5,7 +5,7 @@ import subprocess
 import threading
 import time
 
-from daemon import Meter
+from daemon import Meter, wait_until
 from harness import at_least, at_most, eq, test
 
 METHODS = ('fdatasync', 'fsync', 'open_datasync', 'open_sync', 'syncfs')
@@ -232,6 +232,23 @@ def writes_ask_for_no_xattrs(t):
             os.write(fd, b'x' * 512)
     os.close(fd)
     at_most(m['fuse_getxattr'], 2, 'GETXATTRs for 100 WRITEs')
+
+
+@test
+def barriers_come_by_time(t):
+    """One after the interval, none while nothing changes; at level none only those that are asked for."""
+    d = t.daemon(level='filesystem', options=['--commit-interval', '300ms'])
+    for i in range(3):
+        before = d.counters()['barriers']
+        (d.mnt / 'f').write_text(str(i))
+        wait_until(lambda: d.counters()['barriers'] > before, 30, 'a barrier nobody asked for')
+        time.sleep(1)
+        eq(d.counters()['barriers'], before + 1, 'barriers for one operation')
+    d.coterie('set', 'sync_level=none')
+    with Meter(d) as m:
+        (d.mnt / 'f').write_text('none')
+        time.sleep(1.5)
+    eq((m['barriers'], m['log_flushes']), (0, 0), 'barriers at level none')
 
 
 @test(timeout=90)
