@@ -56,6 +56,10 @@ const struct cli_command cli_commands[] = {
          "  drop ID              forget it\n\n"
          "  coterie conflicts\n  coterie conflicts diff 7-1043\n  coterie conflicts apply 7-1043 7-1044\n  coterie conflicts drop --all\n",
          cli_conflicts},
+        {"doctor", "[--json]", "what is wrong here, or about to be, and the remedy",
+         "Looks at the daemon, its mount, database and disk, the clock, the cluster's time-outs and quorum. Exit code 1: something is at fault.\n\n"
+         "  coterie doctor\n  coterie doctor --json | jq -r '.[].finding'\n",
+         cli_doctor},
         {"bench", "write DIRECTORY [OPTIONS]", "write files and count the bytes to disk",
          "  --size SIZE|MIN..MAX  of a file: 4K to 16M (64K)\n"
          "  --max-bytes SIZE      stop after so many (64M)\n"
@@ -77,6 +81,9 @@ const struct cli_command cli_commands[] = {
         {"metrics", "[--json]", "counters and gauges in Prometheus' text format", "  coterie metrics\n", cli_metrics},
         {"trace", "", "the last moves of the daemon's state machines", "  coterie trace | tail\n", cli_trace},
         {"stop", "", "stop the daemon and wait until it has ended", "  coterie stop\n", cli_stop},
+        {"completion", "bash | zsh | fish", "a completion script for the shell",
+         "  source <(coterie completion bash)\n  coterie completion fish > coterie.fish\n",
+         cli_completion},
         {"version", "", "the version of this program", "  coterie version\n", cli_version},
 };
 const size_t cli_commands_n = ARRAY_LEN(cli_commands);
