@@ -238,7 +238,7 @@ static void rename_written(struct client *c, int error) {
 }
 static void rename_created(struct client *c, int error) {
         struct sim *s = c->x->sim;
-        size_t n = sim_chance(s, 15) ? sim_between(s, 60 * KIB, 300 * KIB) : sim_between(s, 1, 6000);
+        size_t n = sim_chance(s, 5) ? sim_between(s, 60 * KIB, 300 * KIB) : sim_between(s, 1, 6000);
         cleanup_free uint8_t *text = NULL;
 
         if (error < 0) {

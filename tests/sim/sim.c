@@ -7,6 +7,7 @@
 #include "node.h"
 #include "simnet.h"
 
+#include <endian.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,12 +39,12 @@ uint64_t sim_draw(struct sim *s) {
         return draw_next(s->random);
 }
 void sim_fill(struct sim *s, uint8_t *p, size_t n) {
-        uint64_t random[2] = {s->random[0], s->random[1]};
+        uint64_t word;
 
-        for (size_t k = 0; k < n; k++)
-                p[k] = (uint8_t)(draw_next(random) >> 20);
-        s->random[0] = random[0];
-        s->random[1] = random[1];
+        for (size_t k = 0; k < n; k += sizeof word) {
+                word = htole64(draw_next(s->random));
+                memcpy(p + k, &word, MIN_OF(sizeof word, n - k));
+        }
 }
 
 uint64_t sim_below(struct sim *s, uint64_t n) {

@@ -129,7 +129,7 @@ struct sim {
 
 /* --- random: xoroshiro128+, seeded by splitmix */
 uint64_t sim_draw(struct sim *s);
-void sim_fill(struct sim *s, uint8_t *p, size_t n); /* one draw for each byte */
+void sim_fill(struct sim *s, uint8_t *p, size_t n); /* one draw for every eight bytes */
 uint64_t sim_below(struct sim *s, uint64_t n); /* 0..n-1 */
 bool sim_chance(struct sim *s, unsigned percent);
 uint64_t sim_between(struct sim *s, uint64_t low, uint64_t high); /* inclusive */

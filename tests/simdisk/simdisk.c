@@ -94,9 +94,11 @@ void sim_emit_write(struct simdisk *d, const struct sim_inode *i, uint64_t from,
         e->size_after = i->data.size;
         e->end = MIN_OF(to, i->data.size);
         if (e->len && !zeros) {
-                e->data = xcalloc(1, e->len);
-                if (i->data.size > e->offset)
-                        memcpy(e->data, i->data.data + e->offset, MIN_OF(e->len, i->data.size - e->offset));
+                uint64_t have = i->data.size > e->offset ? MIN_OF(e->len, i->data.size - e->offset) : 0;
+                e->data = xmalloc(e->len);
+                if (have)
+                        memcpy(e->data, i->data.data + e->offset, have);
+                memset(e->data + have, 0, e->len - have);
         }
         sim_emit(d, e);
 }
