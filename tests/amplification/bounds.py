@@ -32,11 +32,13 @@ class Case:
         return found
 
 
-def replace_faults(result):
-    """Of a result of the matrix: what the table above says about it."""
-    if (result['pattern'], result['spread'], result['synced'], result['level']) != ('replace', 'many', False, 'filesystem'):
-        return []
-    bounds = REPLACE.get(result['size'])
+def cell_bound(name, spread, synced, level, size):
+    """Of a cell of the matrix: its row of the table above, or None."""
+    return REPLACE.get(size) if (name, spread, synced, level) == ('replace', 'many', False, 'filesystem') else None
+
+
+def cell_faults(result):
+    bounds = cell_bound(*(result[k] for k in ('pattern', 'spread', 'synced', 'level', 'size')))
     return Case(result['name'], None, bytes=bounds[result['kind'] == 'text']).faults(result) if bounds else []
 
 
@@ -87,6 +89,7 @@ def cases(fs='ext4', long=False):
     if fs == 'ext4':
         for kind in named.KINDS if long else PARTS_SHORT:
             yield Case('parts: ' + kind, lambda d, kind=kind: named.parts(d, kind), parts=0.02)
+        yield Case('parts, level file: create and write', lambda d: named.parts(d, 'create and write', level='file'), parts=0.02)
     yield from waiting(fs, long)
 
 

@@ -136,13 +136,13 @@ MAKE = ('create', 'create and write', 'mkdir', 'symlink', 'O_TMPFILE')  # need n
 AGAIN = ('write, in the log', 'write, in extents', 'setattr', 'setxattr')  # go over the same files again and again
 
 
-def parts(directory, kind):
+def parts(directory, kind, level='filesystem'):
     """Operations of one kind, with the filesystem's journal on a device of its own: what the daemon says it wrote and what the journal
     took must be what both devices counted. So many that the blocks which say where the files lie, written in place once in a while,
     hardly count."""
-    n = {'write, in extents': 2000, 'setattr': 20000}.get(kind, 10000)
+    n = {'write, in extents': 2000, 'setattr': 20000}.get(kind, 10000 if level == 'filesystem' else 4000)
     many = 0 if kind in MAKE else n if kind not in AGAIN else 200 if kind == 'write, in extents' else 1000
-    with Place(directory, journal_mib=64) as place:
+    with Place(directory, level=level, journal_mib=64) as place:
         def prepare():
             for i in range(many):
                 if kind == 'rmdir':
