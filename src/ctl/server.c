@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -45,6 +46,7 @@ struct ctl_server {
         bool stopping, ending;     /* protected by lock */
         bool quiet;                /* protected by lock: the thread has seen `stopping` and runs no command any more */
         pthread_cond_t changed;
+        _Atomic uint64_t turns;
         /* The thread's own: */
         struct client clients[CTL_CLIENTS_MAX];
         uint64_t next_id;
@@ -355,6 +357,7 @@ static void *server_main(void *arg) {
                         return NULL;
                 gather(s, &p, stopping);
                 int n = poll(p.fds, p.n, p.timeout_ms);
+                atomic_fetch_add_explicit(&s->turns, 1, memory_order_relaxed);
                 if (n >= 0)
                         serve(s, &p);
         }
@@ -411,6 +414,12 @@ errint_t ctl_server_start(const struct ctl_server_config *config, struct ctl_ser
         }
         *ret = s;
         return 0;
+}
+
+uint64_t ctl_server_turns(struct ctl_server *s) {
+        uint64_t turns = atomic_load_explicit(&s->turns, memory_order_relaxed);
+        wake(s);
+        return turns;
 }
 
 void ctl_server_stop(struct ctl_server *s) {

@@ -102,11 +102,9 @@ static void hook_fatal(void *ctx, const char *reason) {
 
 /* --- what the request layer asks for beyond the engine. Its backend has one context, the engine's; the daemon is found through it. */
 
-static struct daemon *the_daemon; /* set once, before there are threads; cleared after they ended */
-
 static void backend_invalidate_inode(void *ctx, uint64_t ino) {
-        struct fuse_edge *edge = atomic_load(&the_daemon->edge);
-        (void)ctx;
+        struct daemon *d = engine_hooks_ctx(ctx);
+        struct fuse_edge *edge = atomic_load(&d->edge);
         if (edge)
                 fuse_edge_invalidate_inode(edge, ino);
 }
@@ -131,12 +129,12 @@ static void backend_program(void *ctx, int32_t pid, char program[LIMIT_PROGRAM])
 }
 
 static errint_t backend_virtual_text(void *ctx, const char *name, struct enc *e) {
-        (void)ctx;
-        return report_virtual(the_daemon, name, e);
+        return report_virtual(engine_hooks_ctx(ctx), name, e);
 }
 
 static errint_t backend_writable_mount(void *ctx) {
-        return the_daemon->options->read_only.number ? -EROFS : engine_writable(ctx);
+        const struct daemon *d = engine_hooks_ctx(ctx);
+        return d->options->read_only.number ? -EROFS : engine_writable(ctx);
 }
 
 /* --- opening */
@@ -334,6 +332,9 @@ static errint_t start_edge(struct daemon *d, struct fault *f) {
         if (error < 0)
                 return fault_set(f, 1, error, "%s", reason[0] ? reason : strerror(-error));
         atomic_store(&d->edge, edge);
+        cleanup_fd int abort_file = -1; /* without one the guardian has another way */
+        (void)fuse_edge_abort_file(edge, &abort_file);
+        guardian_mounted(d->guardian, abort_file);
         /* What was asked between the first request and this line is not known to hook_invalidate. */
         fuse_edge_invalidate_all(edge, nothing_invalidated, NULL);
         return 0;
@@ -343,7 +344,7 @@ static errint_t start_ctl(struct daemon *d, struct fault *f) {
         char path[256];
         struct ctl_server_config config = {.path = path, .commands = daemon_commands, .n_commands = daemon_commands_n, .ctx = d};
 
-        (void)snprintf(path, sizeof(path), "%s/control.sock", rundir_path(d->rundir));
+        (void)snprintf(path, sizeof(path), "%s/" CTL_SOCKET, rundir_path(d->rundir));
         errint_t error = ctl_server_start(&config, &d->ctl);
         return error < 0 ? fault_set(f, 1, error, "cannot open the control socket %s: %s", path, strerror(-error)) : 0;
 }
@@ -371,23 +372,38 @@ static errint_t open_rundir(struct daemon *d, struct fault *f) {
         errint_t error = rundir_open(path, &d->rundir, f);
 
         for (unsigned tries = 0; error == -EBUSY && tries < DYING_TRIES && rundir_holder_is_dying(path); tries++) {
-                mountpoint_abort(d->options->mountpoint);
+                fuse_mount_cut(d->options->mountpoint);
                 (void)usleep(DYING_WAIT_US);
                 error = rundir_open(path, &d->rundir, f);
         }
         return error;
 }
 
+static errint_t start_guardian(struct daemon *d, struct fault *f) {
+        const struct options *o = d->options;
+        struct guardian_config config = {.mountpoint = o->mountpoint,
+                                         .log_fd = logging_file(),
+                                         .keep_stderr = o->foreground,
+                                         .detach = o->dead_mount.number == 1,
+                                         .hang_report_ms = o->hang_report.number,
+                                         .hang_kill_ms = o->hang_kill.number};
+        errint_t error = guardian_start(&config, &d->guardian);
+
+        if (error < 0)
+                return fault_set(f, 1, error, "cannot start the guardian process: %s", strerror(-error));
+        guardian_watch_crashes(d->guardian);
+        return 0;
+}
+
 errint_t daemon_start(struct daemon *d, struct fault *f) {
         errint_t error;
 
-        the_daemon = d;
         d->started_ms = env_monotonic_ns(env_system()) / 1000000u;
         if ((error = open_rundir(d, f)) < 0 || (error = start_logging(d, f)) < 0 || (error = check_mountpoint(d->options, f)) < 0)
                 return error;
         mountpoint_warn_hidden(d->options->mountpoint);
         rundir_dump_on_assert(d->rundir, d->trace);
-        if ((error = open_store(d, f)) < 0 || (error = found_cluster(d, f)) < 0)
+        if ((error = start_guardian(d, f)) < 0 || (error = open_store(d, f)) < 0 || (error = found_cluster(d, f)) < 0)
                 return error;
         d->conflicts = conflicts_new(d->options->db.text);
         make_engine(d);
@@ -468,6 +484,7 @@ errint_t daemon_stop(struct daemon *d, bool failed) {
 
         atomic_store(&d->stopping, true);
         service_notify("STOPPING=1");
+        liveness_end(d);
         if (d->ctl)
                 ctl_server_stop(d->ctl);
         if (d->engine_started) {
@@ -493,8 +510,8 @@ errint_t daemon_stop(struct daemon *d, bool failed) {
         if (failed)
                 logging_discard();
         shared_state_free(d->state);
+        guardian_stop(d->guardian);
         rundir_close(d->rundir);
         ctl_server_free(d->ctl); /* last: `coterie stop` waits for it */
-        the_daemon = NULL;
         return error;
 }

@@ -5,12 +5,22 @@
 #include "daemon/daemon.h"
 #include "daemon/engine.h"
 #include "fuse/fuse.h"
+#include "guardian.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
+struct liveness { /* the main loop's, but for what is atomic */
+        int interval_ms; /* between beats; -1: nobody wants any */
+        uint64_t next_ms;
+        _Atomic bool engine_answered;
+        uint64_t control_turns;
+};
+
 struct daemon {
         struct options *options;
+        struct liveness liveness;
+        struct guardian *guardian;
         struct rundir *rundir;
         struct metrics *metrics;
         struct trace_ring *trace;
@@ -63,13 +73,18 @@ void rundir_dump_on_assert(const struct rundir *r, struct trace_ring *trace);
 void service_notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 uint64_t service_watchdog_ms(void); /* 0: none; how often WATCHDOG=1 is wanted */
 
+/* liveness.c: do the loops go on? What the guardian and the service manager hear of it. */
+void liveness_begin(struct daemon *d); /* the daemon runs */
+int liveness_beat(struct daemon *d);   /* from the main loop, at each of its turns; milliseconds until the next beat, -1: nobody wants any */
+void liveness_end(struct daemon *d);   /* stopping begins */
+
 /* logging.c */
 errint_t logging_start(const struct options *o, const char *run_dir, struct fault *f);
+int logging_file(void); /* the descriptor of the log file; -1: none is used */
 void logging_discard(void); /* the start failed and was told: removes a log file that was made for it in the run directory */
 
 /* mountpoint.c: a directory, not mounted by a living daemon; a dead mount is detached. A warning when files are hidden by the mount. */
 errint_t mountpoint_check(const char *path, struct fault *f);
-void mountpoint_abort(const char *path); /* cuts the connection of the coteried that is mounted there, if one is */
 void mountpoint_warn_hidden(const char *path);
 /* What the daemon needs while it is mounted (the database, say) must not lie where the mount hides it. */
 errint_t mountpoint_check_outside(const char *path, const char *what, const char *place, struct fault *f);

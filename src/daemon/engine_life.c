@@ -45,6 +45,19 @@ void engine_set_hooks(struct engine *e, const struct engine_hooks *hooks) {
         e->hooks = *hooks;
 }
 
+void *engine_hooks_ctx(const struct engine *e) {
+        return e->hooks.ctx;
+}
+
+static void ping_call(struct engine *e, void *ctx) {
+        (void)e;
+        atomic_store((_Atomic bool *)ctx, true);
+}
+
+void engine_ping(struct engine *e, _Atomic bool *answered) {
+        engine_post_call(e, ping_call, answered);
+}
+
 static void open_machine(struct engine *e) {
         struct event *ev = event_new(EVENT_REPL, 0);
         ev->repl.kind = REPL_START;

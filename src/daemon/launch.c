@@ -25,15 +25,17 @@ static void handle_signal(struct daemon *d, int fd) {
         }
 }
 
-static void run(struct daemon *d, int signals) {
-        uint64_t watchdog_ms = service_watchdog_ms(), drop;
+static int sooner(int a_ms, int b_ms) { /* -1: never */
+        return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
+}
 
+static void run(struct daemon *d, int signals) {
+        uint64_t drop;
+
+        liveness_begin(d);
         while (!atomic_load(&d->stop)) {
                 struct pollfd fds[2] = {{.fd = signals, .events = POLLIN}, {.fd = d->wake, .events = POLLIN}};
-                int idle_ms = images_expire(d->images), wait_ms = watchdog_ms ? (int)watchdog_ms : -1;
-                int n = poll(fds, ARRAY_LEN(fds), idle_ms >= 0 && (wait_ms < 0 || idle_ms < wait_ms) ? idle_ms : wait_ms);
-                if (watchdog_ms)
-                        service_notify("WATCHDOG=1");
+                int n = poll(fds, ARRAY_LEN(fds), sooner(images_expire(d->images), liveness_beat(d)));
                 if (n > 0 && fds[0].revents)
                         handle_signal(d, signals);
                 if (n > 0 && fds[1].revents)

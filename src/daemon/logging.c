@@ -59,6 +59,10 @@ errint_t logging_start(const struct options *o, const char *run_dir, struct faul
         return log_to_file(path, f);
 }
 
+int logging_file(void) {
+        return log_fd;
+}
+
 void logging_discard(void) {
         if (made_path[0])
                 (void)unlink(made_path);

@@ -5,10 +5,8 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #define NAMES_SHOWN 5u
@@ -34,41 +32,6 @@ void mountpoint_warn_hidden(const char *path) {
                 log_warning("%s is not empty: the mount hides %zu entries: %s%s", path, n, list, n > NAMES_SHOWN ? ", …" : "");
 }
 
-static bool is_mount(const char *path, const struct stat *st) {
-        char up[4096];
-        struct stat parent;
-
-        (void)snprintf(up, sizeof(up), "%s/..", path);
-        return stat(up, &parent) == 0 && parent.st_dev != st->st_dev;
-}
-
-/* The type of the filesystem mounted at path last, from /proc/self/mounts (blanks and backslashes in it are escaped there; a mount
- * point with such a name is not recognised, and then only not refused). */
-static bool is_coterie_mount(const char *path) {
-        FILE *f = fopen("/proc/self/mounts", "re");
-        char line[8192], at[4096], type[256];
-        bool is = false;
-
-        if (!f)
-                return false;
-        while (fgets(line, sizeof(line), f))
-                if (sscanf(line, "%*s %4095s %255s", at, type) == 2 && strcmp(at, path) == 0)
-                        is = strstr(type, "coterie") != NULL;
-        (void)fclose(f);
-        return is;
-}
-
-/* The kernel may have the root's attributes cached, so stat(2) can succeed on a dead mount; statfs(2) always asks the daemon. */
-static bool is_dead_mount(const char *path) {
-        struct statfs st;
-        return statfs(path, &st) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
-}
-
-void mountpoint_abort(const char *path) {
-        if (is_coterie_mount(path))
-                (void)umount2(path, MNT_FORCE); /* in use: not unmounted, but cut off, which is what is wanted */
-}
-
 /* Before anything is written for a mount that cannot be. */
 static errint_t fuse_device_check(struct fault *f) {
         struct stat st;
@@ -81,21 +44,11 @@ static errint_t fuse_device_check(struct fault *f) {
 }
 
 errint_t mountpoint_check(const char *path, struct fault *f) {
-        struct stat st;
+        cleanup_free char *resolved = NULL;
+        char reason[sizeof(f->text)] = "";
+        errint_t error = fuse_mount_prepare(path, &resolved, reason, sizeof(reason));
 
-        if (is_dead_mount(path)) {
-                /* A daemon died here. Whoever still sits in its mount keeps the dead one. */
-                if (umount2(path, MNT_DETACH) < 0)
-                        return fault_set(f, 1, -errno, "cannot detach the dead mount at %s; run as root", path);
-                log_notice("detached the dead mount at %s", path);
-        }
-        if (stat(path, &st) < 0)
-                return fault_set(f, 1, -errno, "mount point %s: %s; create the directory first", path, strerror(errno));
-        if (!S_ISDIR(st.st_mode))
-                return fault_set(f, 1, -ENOTDIR, "mount point %s is not a directory", path);
-        if (is_mount(path, &st) && is_coterie_mount(path))
-                return fault_set(f, 1, -EBUSY, "%s is mounted by a running coteried; stop that one first (umount %s)", path, path);
-        return fuse_device_check(f);
+        return error < 0 ? fault_set(f, 1, error, "%s", reason) : fuse_device_check(f);
 }
 
 /* Is path the directory that at describes, or below it? As far up as there is something: a database need not be there yet. */

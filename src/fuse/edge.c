@@ -70,6 +70,9 @@ static struct timespec after_ms(clockid_t clock, long ms) {
 
 /* --- threads --- */
 
+/* Blocked, these would end the process without the program's handler. */
+static const int own_faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS};
+
 static unsigned thread_count(const struct fuse_edge_config *config) {
         long cores = sysconf(_SC_NPROCESSORS_ONLN);
         unsigned n = config->threads ? config->threads : (unsigned)MAX_OF(cores, 1) + 2;
@@ -117,8 +120,10 @@ static errint_t wait_ready(struct fuse_edge *e) {
 /* The first worker alone answers INIT: what it settles there is published to the others by starting them. */
 static errint_t threads_start(struct fuse_edge *e, char *reason, size_t reason_size) {
         sigset_t all, was;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &was); /* signals are the program's business, not its workers' */
+        sigfillset(&all); /* signals are the program's business, not its workers' */
+        for (size_t i = 0; i < ARRAY_LEN(own_faults); i++)
+                sigdelset(&all, own_faults[i]);
+        pthread_sigmask(SIG_SETMASK, &all, &was);
         e->notify = notify_start(e);
         crew_start(&e->crew, e->fd, e->n_workers);
         errint_t r = e->notify ? worker_start(&e->workers[0]) : -EAGAIN;
@@ -183,7 +188,7 @@ void fuse_edge_free(struct fuse_edge *e) {
 }
 
 static errint_t start(struct fuse_edge *e, char *reason, size_t reason_size) {
-        errint_t r = edge_mount_prepare(e->config.mountpoint, &e->mountpoint, reason, reason_size);
+        errint_t r = fuse_mount_prepare(e->config.mountpoint, &e->mountpoint, reason, reason_size);
         if (r < 0)
                 return r;
         r = workers_new(e);

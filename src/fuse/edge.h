@@ -91,8 +91,6 @@ struct fuse_edge {
 };
 
 /* mount.c */
-/* Resolves the mountpoint, detaches dead mounts from it. Fills reason on failure. */
-errint_t edge_mount_prepare(const char *mountpoint, char **ret_path, char *reason, size_t reason_size);
 errint_t edge_mount(const struct fuse_edge_config *config, const char *path, int *ret_fd, struct mount_id *ret_id, char *reason, size_t reason_size);
 /* Writes back mapped pages and unmounts, lazily when busy: false then, for somebody goes on using it. Does nothing when another mount is
  * there by now. */

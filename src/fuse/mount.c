@@ -6,16 +6,20 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define FSTYPE             "fuse.coterie"
 #define STACKED_MOUNTS_MAX 64 /* dead mounts on one place that are detached before it is called hopeless */
+#define ANSWER_MS          3000 /* for whoever serves what is mounted there */
 
 struct found_mount {
         struct mount_id id;
@@ -83,37 +87,43 @@ static bool is_fuse(const struct found_mount *m) {
         return m->found && (strcmp(m->fstype, "fuse") == 0 || strncmp(m->fstype, "fuse.", 5) == 0);
 }
 
-/* The root's attributes may be cached for ever, so stat(2) proves nothing; statfs(2) always asks the daemon. */
-static bool is_dead(const char *path) {
-        struct statfs st;
-        return statfs(path, &st) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
+/* Of a mount's root, opened as a path only, nothing is asked, so that neither a dead nor a stopped daemon is in the way. */
+static errint_t resolve(const char *mountpoint, char **ret, bool *ret_is_dir) {
+        cleanup_fd int fd = open(mountpoint, O_PATH | O_CLOEXEC);
+        char name[64], path[PATH_MAX];
+        struct statx st;
+
+        if (fd < 0 || statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0)
+                return -errno;
+        (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(name, path, sizeof(path) - 1);
+        if (n < 0)
+                return -errno;
+        path[n] = '\0';
+        *ret = xstrdup(path);
+        *ret_is_dir = S_ISDIR(st.stx_mode);
+        return 0;
 }
 
-/* The last component may be a dead mount, which cannot be resolved: its parent can. */
-static errint_t resolve(const char *mountpoint, char **ret) {
-        char *path = realpath(mountpoint, NULL);
-        if (path) {
-                *ret = path;
-                return 0;
+enum answer { ANSWER_LIVING, ANSWER_DEAD, ANSWER_NONE };
+
+/* The root's attributes may be cached for ever, so stat(2) proves nothing; statfs(2) always asks the daemon, and waits for it. So another
+ * process does; one that is left behind ends when the daemon goes on or dies. */
+static enum answer ask(const char *path) {
+        pid_t pid = fork();
+        if (pid == 0) {
+                struct statfs st;
+                _exit(statfs(path, &st) < 0 && (errno == ENOTCONN || errno == ECONNABORTED) ? ANSWER_DEAD : ANSWER_LIVING);
         }
-        if (errno != ENOTCONN && errno != ECONNABORTED)
-                return -errno;
-        cleanup_free char *copy = xstrdup(mountpoint);
-        size_t len = strlen(copy);
-        while (len > 1 && copy[len - 1] == '/')
-                copy[--len] = '\0';
-        char *slash = strrchr(copy, '/');
-        const char *base = slash ? slash + 1 : copy, *dir = !slash ? "." : slash == copy ? "/" : copy;
-        if (slash && slash != copy)
-                *slash = '\0';
-        cleanup_free char *parent = realpath(dir, NULL);
-        if (!parent)
-                return -errno;
-        size_t need = strlen(parent) + strlen(base) + 2;
-        path = xmalloc(need);
-        (void)snprintf(path, need, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, base);
-        *ret = path;
-        return 0;
+        cleanup_fd int fd = pid > 0 ? pidfd_open(pid, 0) : -1;
+        struct pollfd end = {.fd = fd, .events = POLLIN};
+        int status = 0;
+        if (fd < 0 || poll(&end, 1, ANSWER_MS) != 1) {
+                if (pid > 0)
+                        (void)kill(pid, SIGKILL);
+                return ANSWER_NONE;
+        }
+        return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? (enum answer)WEXITSTATUS(status) : ANSWER_NONE;
 }
 
 static errint_t detach_dead(const char *path, char *reason, size_t size) {
@@ -121,37 +131,53 @@ static errint_t detach_dead(const char *path, char *reason, size_t size) {
                 struct found_mount m = find_mount(path);
                 if (!is_fuse(&m))
                         return 0;
-                if (!is_dead(path)) {
-                        if (strcmp(m.fstype, FSTYPE) != 0)
-                                return 0;
+                bool ours = strcmp(m.fstype, FSTYPE) == 0;
+                enum answer answer = ask(path);
+                if (answer == ANSWER_NONE)
+                        return fail(reason, size, -EBUSY,
+                                    "%s is mounted by %s that does not answer, for it is stopped or hangs: continue it with kill -CONT, or end it with "
+                                    "kill -9",
+                                    QUOTED(path), ours ? "a coteried" : "another filesystem's process");
+                if (answer == ANSWER_LIVING && !ours)
+                        return 0;
+                if (answer == ANSWER_LIVING)
                         return fail(reason, size, -EBUSY,
                                     "%s is already mounted and served by a running coteried: stop it, or choose another mount point",
                                     QUOTED(path));
-                }
+                /* A daemon died here. Whoever still sits in its mount keeps the dead one. */
                 if (umount2(path, MNT_DETACH) < 0)
-                        return fail(reason, size, -errno, "cannot detach the dead mount at %s: %s", QUOTED(path), strerror(errno));
+                        return fail(reason, size, -errno, "cannot detach the dead mount at %s: %s; run as root", QUOTED(path),
+                                    strerror(errno));
                 log_notice("detached the dead mount of an earlier daemon at %s", QUOTED(path));
         }
         return fail(reason, size, -EBUSY, "too many dead mounts at %s: detach them with umount -l", QUOTED(path));
 }
 
-errint_t edge_mount_prepare(const char *mountpoint, char **ret_path, char *reason, size_t reason_size) {
+errint_t fuse_mount_prepare(const char *mountpoint, char **ret_path, char *reason, size_t reason_size) {
         cleanup_free char *path = NULL;
-        errint_t r = resolve(mountpoint, &path);
+        bool is_dir;
+        errint_t r = resolve(mountpoint, &path, &is_dir);
         if (r == -ENOENT)
                 return fail(reason, reason_size, r, "mount point %s does not exist: create it with mkdir -p", QUOTED(mountpoint));
         if (r < 0)
-                return fail(reason, reason_size, r, "cannot resolve mount point %s: %s", QUOTED(mountpoint), strerror(-r));
+                return fail(reason, reason_size, r, "cannot use mount point %s: %s", QUOTED(mountpoint), strerror(-r));
+        if (!is_dir)
+                return fail(reason, reason_size, -ENOTDIR, "mount point %s is not a directory: name a directory", QUOTED(mountpoint));
         r = detach_dead(path, reason, reason_size);
         if (r < 0)
                 return r;
-        struct stat st;
-        if (stat(path, &st) < 0)
-                return fail(reason, reason_size, -errno, "cannot use mount point %s: %s", QUOTED(mountpoint), strerror(errno));
-        if (!S_ISDIR(st.st_mode))
-                return fail(reason, reason_size, -ENOTDIR, "mount point %s is not a directory: name a directory", QUOTED(mountpoint));
         *ret_path = steal_pointer(&path);
         return 0;
+}
+
+void fuse_mount_cut(const char *mountpoint) {
+        cleanup_free char *path = NULL;
+        bool is_dir;
+        if (resolve(mountpoint, &path, &is_dir) < 0)
+                return;
+        struct found_mount m = find_mount(path);
+        if (m.found && strcmp(m.fstype, FSTYPE) == 0)
+                (void)umount2(path, MNT_FORCE); /* in use: not unmounted, but cut off, which is what is wanted */
 }
 
 static errint_t open_device(int *ret_fd, char *reason, size_t size) {
@@ -218,7 +244,7 @@ bool edge_unmount(const char *path, struct mount_id id) {
 }
 
 /* The control filesystem has a file per connection that ends it. It is mounted nowhere: not every system has it at its usual place. */
-errint_t edge_abort(int session_fd, struct mount_id id) {
+static errint_t abort_file(int session_fd, struct mount_id id, int *ret_fd) {
         cleanup_fd int context = fsopen("fusectl", FSOPEN_CLOEXEC);
         if (context < 0 || fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
                 return -errno;
@@ -234,7 +260,18 @@ errint_t edge_abort(int session_fd, struct mount_id id) {
         struct pollfd session = {.fd = session_fd, .events = POLLIN};
         if (session_fd >= 0 && (poll(&session, 1, 0) < 0 || session.revents & POLLERR))
                 return -ENOTCONN;
-        return write(file, "1", 1) == 1 ? 0 : -errno;
+        *ret_fd = steal_fd(&file);
+        return 0;
+}
+
+errint_t edge_abort(int session_fd, struct mount_id id) {
+        cleanup_fd int file = -1;
+        errint_t r = abort_file(session_fd, id, &file);
+        return r < 0 ? r : write(file, "1", 1) == 1 ? 0 : -errno;
+}
+
+errint_t fuse_edge_abort_file(const struct fuse_edge *e, int *ret_fd) {
+        return abort_file(e->fd, e->mount, ret_fd);
 }
 
 void edge_readahead(struct mount_id id) {

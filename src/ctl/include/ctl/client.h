@@ -14,4 +14,3 @@ struct ctl_result {
 void ctl_result_done(struct ctl_result *r);
 /* chunk: NULL if none are expected. -ECONNRESET: the daemon went away before it answered. */
 errint_t ctl_ask(int fd, size_t n, const char *const *words, void (*chunk)(void *ctx, const void *p, size_t n), void *ctx, struct ctl_result *ret);
-#define CTL_SOCKET "control.sock"

@@ -9,6 +9,7 @@
 
 #include "base/codec.h"
 
+#define CTL_SOCKET "control.sock" /* in the run directory */
 #define CTL_VERSION 1u
 #define CTL_REQUEST_MAX (64u * 1024u) /* body of a request */
 #define CTL_REPLY_MAX (8u * 1024u * 1024u)

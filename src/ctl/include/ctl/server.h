@@ -32,6 +32,8 @@ struct ctl_server_config {
 };
 struct ctl_server;
 errint_t ctl_server_start(const struct ctl_server_config *config, struct ctl_server **ret);
+/* How many turns its loop has made; asks it to make another: the next answer is a higher one, or it hangs. */
+uint64_t ctl_server_turns(struct ctl_server *s);
 /* Removes the socket and takes no new connections and requests; no command runs after it returns. Calls under way may still be answered. */
 void ctl_server_stop(struct ctl_server *s);
 /* Sends what was answered and closes: whoever waits for the end of the connection knows then that the daemon has ended. Every call must

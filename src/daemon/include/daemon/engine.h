@@ -66,6 +66,8 @@ struct engine_config {
 };
 struct engine *engine_new(const struct engine_config *config);
 void engine_set_hooks(struct engine *e, const struct engine_hooks *hooks); /* before engine_start */
+void *engine_hooks_ctx(const struct engine *e);
+void engine_ping(struct engine *e, _Atomic bool *answered); /* set at the next step: it lives. Waits for nothing. */
 struct net_handler engine_net_handler(struct engine *e);
 /* Starts the threads, opens the machine, then the transport. */
 errint_t engine_start(struct engine *e, struct net *net);

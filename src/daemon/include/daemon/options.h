@@ -40,6 +40,9 @@ enum option_type { OPTION_BOOL, OPTION_NUMBER, OPTION_BYTES, OPTION_DURATION, OP
         X(forgetful_wait, OPTION_DURATION, "forgetful_wait", "60s", 1, DURATION_NEVER, NULL, "how long a quorum that needs a forgetful member waits for the others; or never") \
         X(read_only_grace, OPTION_DURATION, "read_only_grace", "5s", 1, 300000, NULL, "how long a request waits for a quorum to come back") \
         X(send_window, OPTION_BYTES, "send_window", "8M", 128 * KIB, 8 * MIB, NULL, "bytes sent and not yet acknowledged by all")        \
+        X(hang_report, OPTION_DURATION, "hang_report", "10s", 200, DURATION_NEVER, NULL, "a daemon whose loops make no step for so long is reported in the log; or never") \
+        X(hang_kill, OPTION_DURATION, "hang_kill", "never", 1000, DURATION_NEVER, NULL, "and killed after so long; or never")                  \
+        X(dead_mount, OPTION_CHOICE, "dead_mount", "keep", 0, 1, "keep detach", "the mount of a daemon that died: every call fails until the next start, or it is unmounted") \
         X(log_level, OPTION_CHOICE, "log_level", "info", 0, 4, "error warning notice info debug", "how much is logged")                    \
         X(log_file, OPTION_TEXT, "log_file", "", 0, OPTION_TEXT_MAX, NULL, "log there; empty: standard error in the foreground, else syslog, else RUN-DIR/coteried.log")
 

@@ -20,7 +20,12 @@ struct fuse_edge_config {
         void *ctx;
 };
 struct fuse_edge;
-/* Detaches a dead mount at the mountpoint if there is one, mounts, starts workers, returns when INIT was answered. One line of what
+/* Is this a place to mount? Detaches dead mounts from it. ret_path: absolute, without symlinks. -EBUSY: somebody serves it, or is mounted
+ * there and does not answer, which takes 3 s to find out. One line of what is wrong and the remedy in reason. */
+errint_t fuse_mount_prepare(const char *mountpoint, char **ret_path, char *reason, size_t reason_size);
+/* Cuts the connection of the coteried that is mounted there, if one is: for one that was killed and cannot end. */
+void fuse_mount_cut(const char *mountpoint);
+/* Prepares the mountpoint, mounts, starts workers, returns when INIT was answered. One line of what
  * failed and the remedy in ret_reason. */
 errint_t fuse_edge_start(const struct fuse_edge_config *config, struct fuse_edge **ret, char *ret_reason, size_t reason_size);
 /* Writes back mapped pages, unmounts (MNT_DETACH if busy), joins threads. Requests that still wait for an operation get a moment, then
@@ -32,4 +37,7 @@ void fuse_edge_free(struct fuse_edge *e); /* after fuse_edge_stop, when nobody i
 void fuse_edge_invalidate(struct fuse_edge *e, const struct change_set *changes, uint64_t seq, bool local, void (*done)(void *ctx, uint64_t seq), void *ctx);
 void fuse_edge_invalidate_inode(struct fuse_edge *e, uint64_t ino);
 void fuse_edge_invalidate_all(struct fuse_edge *e, void (*done)(void *ctx, uint64_t seq), void *ctx);
+/* A file to which a byte is written to end the connection, whoever uses it: all calls on the mount fail with ENOTCONN from then on. It works
+ * from any process, after this one has died as well. Needs Linux 5.2 and CAP_SYS_ADMIN. */
+errint_t fuse_edge_abort_file(const struct fuse_edge *e, int *ret_fd);
 unsigned fuse_edge_max_write(const struct fuse_edge *e);
