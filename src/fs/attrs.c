@@ -118,12 +118,28 @@ static bool more_than_size(const struct fs_set *s) {
         return (s->set & ~(unsigned)(FS_SET_SIZE | FS_SET_KILL_SUID | FS_SET_CTIME)) != 0;
 }
 
+/* A request that sets nothing is a chown(2) to what the owner is already, of which the kernel leaves the setuid bits to us, or precedes
+ * an fallocate(2), which sees to them itself. Only the owner's and root's has an effect; the ctime moves with the access time that is
+ * there. */
+static void set_nothing(struct fs *fs, const struct fs_caller *c, const struct attr *a, struct fs_reply *r) {
+        if (c->uid != 0 && c->uid != a->uid) {
+                reply_attr(fs, a->ino, r);
+                return;
+        }
+        struct fs_set s = {.set = FS_SET_KILL_SUID | FS_SET_ATIME, .atime = a->atime};
+        fs_setattr(fs, c, a->ino, &s, 0, r);
+}
+
 void fs_setattr(struct fs *fs, const struct fs_caller *c, uint64_t ino, const struct fs_set *s, uint64_t fh, struct fs_reply *r) {
         struct attr a;
         bool size = (s->set & FS_SET_SIZE) != 0;
         errint_t error = type_check(fs, ino, size, &a);
         if (error < 0) {
                 r->ops->err(r, error);
+                return;
+        }
+        if (s->set == 0) {
+                set_nothing(fs, c, &a, r);
                 return;
         }
         CLEANUP(node_unrefp) struct node *n = size ? node_get(fs, ino) : node_find(fs, ino);

@@ -148,6 +148,7 @@ void fs_write(struct fs *fs, const struct fs_caller *c, uint64_t ino, uint64_t f
                                         .length = n,
                                         .append = (flags & O_APPEND) && !writeback,
                                         .kill_suid = kill_suid && !writeback,
+                                        .keep_caps = writeback,
                                         .now = fs_now(fs),
                                         .caller = handle_caller(h, writeback ? &h->opener : c)};
                 error = node_change(h->node, &w);
@@ -196,8 +197,10 @@ static errint_t allocate(struct fs *fs, struct handle *h, int mode, uint64_t off
         case 0:
                 r = allocate_extend(fs, h, offset, length, w);
                 break;
-        case FALLOC_FL_KEEP_SIZE:
-                return allocate_room(fs, length);
+        case FALLOC_FL_KEEP_SIZE: /* the times move all the same */
+                r = allocate_room(fs, length);
+                w->what = GATHER_TOUCH;
+                break;
         case FALLOC_FL_ZERO_RANGE:
                 w->what = GATHER_ZERO;
                 break;
@@ -220,7 +223,8 @@ void fs_fallocate(struct fs *fs, const struct fs_caller *c, uint64_t ino, uint64
         if (error == 0 && (length == 0 || offset > INT64_MAX || length > INT64_MAX - offset))
                 error = -EINVAL;
         if (error == 0) {
-                struct gather_args w = {.now = fs_now(fs), .caller = handle_caller(h, c)};
+                /* The request does not say whether setuid has to go, as a WRITE does: root may keep it. */
+                struct gather_args w = {.kill_suid = c->uid != 0, .now = fs_now(fs), .caller = handle_caller(h, c)};
                 error = allocate(fs, h, mode, offset, length, &w);
         }
         r->ops->err(r, error);

@@ -257,6 +257,9 @@ static void gather_stamp(struct node *n, const struct tree *t, const struct gath
         if (!g->dirty) {
                 g->dirty = true;
                 g->caller = w->caller;
+        }
+        if (!w->keep_caps && !g->caps_seen) {
+                g->caps_seen = true;
                 g->drop_caps = tree_xattr_get(t, n->ino, XATTR_CAPABILITY, strlen(XATTR_CAPABILITY), &value, &len) == 0;
         }
         g->time = w->now;

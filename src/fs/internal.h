@@ -51,7 +51,7 @@ struct gather {
         struct edit edit;
         struct run run;
         struct timestamp time; /* of the last write: what stat shows, and what the operation will carry */
-        bool kill_suid, drop_caps;
+        bool kill_suid, drop_caps, caps_seen; /* caps_seen: whether there are any to drop was looked up */
         struct op_caller caller;
         uint64_t kernel_offset; /* of an append: where the kernel put the first byte in its cache */
         uint64_t reserved;      /* room in the store */
@@ -104,7 +104,7 @@ struct gather_args {
         enum change_what what;
         const void *p;           /* WRITE */
         uint64_t offset, length; /* TRUNCATE: length is the new size */
-        bool append, kill_suid, keep_size;
+        bool append, kill_suid, keep_size, keep_caps; /* a store through mmap takes no capabilities away */
         struct timestamp now;
         struct op_caller caller;
         uint64_t want;           /* out, with -EAGAIN: so many bytes more must be reserved (node_reserve) */

@@ -168,7 +168,7 @@ START_TEST(rename_and_link) {
         ck_assert_uint_eq(a.nlink, 0);
         do_release(k, g, gh);
         ck_assert_int_eq(do_rename(k, INO_ROOT, "none", INO_ROOT, "g", 0), -ENOENT);
-        ck_assert_int_eq(do_rename(k, INO_ROOT, "g", INO_ROOT, "g2", 4 /* WHITEOUT */), -EINVAL);
+        ck_assert_int_eq(do_rename(k, INO_ROOT, "g", INO_ROOT, "g2", 6 /* WHITEOUT | EXCHANGE */), -EINVAL);
         ck_assert_int_eq(do_text(k, f, fh, 3, " more"), 0);
         ck_assert_int_eq(do_link(k, f, INO_ROOT, "h"), 0);
         fake_content(k, f, text, sizeof(text));
