@@ -117,8 +117,13 @@ def probe_ext4(t):
         if r['operations'] < 1 or not 0 < r['p50_us'] <= r['p99_us'] or r['ops_per_second'] <= 0:
             raise AssertionError('%r: %r' % (key, r))
     for method in ('fdatasync', 'open_datasync'):
-        eq((found[('zeroed', method, True, 512)]['device_bytes'], found[('zeroed', method, True, 512)]['device_flushes']), (512, 1), method)
-        eq((found[('zeroed', method, False, 512)]['device_bytes'], found[('zeroed', method, False, 512)]['device_flushes']), (4096, 1), method)
+        for direct, unit in ((True, 512), (False, 4096)):
+            r = found[('zeroed', method, direct, 512)]
+            # Exactly these, unless a commit of the journal falls into the measurement.
+            at_least(r['device_bytes'], unit, 'bytes of %s' % method)
+            at_most(r['device_bytes'], unit + 512, 'bytes of %s' % method)
+            at_least(r['device_flushes'], 1, 'flushes of %s' % method)
+            at_most(r['device_flushes'], 1.2, 'flushes of %s' % method)
         at_least(found[('growing', method, False, 512)]['device_bytes'], 16384, 'a file that grows')
     eq((report['filesystem'], report['logical_sector'], report['write_cache']), ('ext4', 512, 'write back'))
     at_least(report['isolated']['bytes'], 4096, 'an isolated record, at once')
