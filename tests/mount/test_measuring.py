@@ -107,7 +107,7 @@ def cells(report):
 
 @test(timeout=120, needs_fuse=False)
 def probe_ext4(t):
-    """All that pg_test_fsync has and more; what is known of ext4 must come out: bytes and flushes are exact."""
+    """All that pg_test_fsync has and more; what is known of ext4 must come out."""
     image = t.image(size=256 * MIB)
     report = probe(image, 14)
     found = cells(report)
