@@ -241,8 +241,8 @@ static void tell_role(struct repl *r) {
 
 /* When something has to be looked at although no event may come. 0: nothing. */
 static uint64_t next_check(const struct repl *r) {
-        uint64_t at = 0, soon = r->now + MAX_OF(repl_ack_timeout(r) / 4, (uint64_t)1);
         enum phase p = repl_phase(r);
+        uint64_t at = 0, soon = r->now + MAX_OF(repl_ack_timeout(r) / (p == PHASE_COLLECT ? 16 : 4), (uint64_t)1);
         bool settling = p != PHASE_ACTIVE && !r->refusing && p != PHASE_LEFT;
         if (settling)
                 at = r->lost_at + r->config.read_only_grace_ms;

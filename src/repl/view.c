@@ -330,6 +330,8 @@ static void deliver_here(struct repl *r, size_t from, const struct wire_header *
                         on_state(r, from, h, &s);
                 break;
         case WIRE_ROUND:
+                if (len == 1 && *body == ROUND_OVERDUE) /* for everybody the STATEs of the next round are the second ones */
+                        r->state_retold = repl_phase(r) == PHASE_COLLECT;
                 view_round(r, view_round_bits(r), "a new round");
                 break;
         case WIRE_EXPEL:
