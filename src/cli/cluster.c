@@ -1,5 +1,5 @@
 /* cluster.c: `coterie cluster`: who founds a cluster and who joins one. On a database that is not in use, through the store itself. */
-#include "cli.h"
+#include "cluster_conf.h"
 
 #include "base/env.h"
 #include "store/store.h"
@@ -98,20 +98,26 @@ static int join_offline(const struct cli *cli, const char *path) {
 
 int cli_cluster(struct cli *cli, int argc, char **argv) {
         CLEANUP(ctl_result_done) struct ctl_result r = {0};
-        const char *db = NULL, *words[3] = {"cluster"};
+        const char *db = NULL, *words[5] = {"cluster"};
+        bool force = false;
         size_t n = 1;
 
         for (int i = 0; i < argc; i++) {
                 if (strcmp(argv[i], "--db") == 0 && i + 1 < argc)
                         db = argv[++i];
+                else if (strcmp(argv[i], "--force") == 0)
+                        force = true;
                 else if (argv[i][0] == '-' || n == ARRAY_LEN(words))
                         return cli_usage(cli);
                 else
                         words[n++] = argv[i];
         }
-        if (n >= 2 && strcmp(words[1], "init") == 0 && (!db || n == 2))
+        bool init = n >= 2 && n <= 3 && strcmp(words[1], "init") == 0, join = n == 2 && strcmp(words[1], "join") == 0;
+        if (!init && !join && n >= 2 && !db)
+                return cli_cluster_conf(cli, n - 1, words + 1, force);
+        if (init && !force && (!db || n == 2))
                 return db ? init_offline(cli, db) : cli_ask(cli, n, words, &r);
-        if (n == 2 && strcmp(words[1], "join") == 0 && db)
+        if (join && db && !force)
                 return join_offline(cli, db);
         return cli_usage(cli);
 }

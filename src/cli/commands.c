@@ -5,11 +5,17 @@ const struct cli_command cli_commands[] = {
         {"status", "[--json]", "what the daemon is doing", "  coterie status\n  coterie status --json | jq .counters.log_bytes\n",
          cli_status},
         {"members", "[--json]", "the members of the view", "  coterie members\n", cli_members},
-        {"cluster", "init [NAME] | init --db FILE | join --db FILE", "found a cluster, or make a database ready to join one",
+        {"cluster",
+         "init [NAME] | init --db FILE | join --db FILE | leave [--force] | conf put FILE|install|reload | remove NODE | rename NODE NAME",
+         "found a cluster, join one, leave it; corosync.conf in the tree",
          "init makes this node the founder: its tree becomes the cluster's, and empty nodes receive it. Once per cluster, on one node. Asked\n"
          "of the running daemon (NAME, if given, must be corosync's cluster_name), or done to a database that is not in use. A database that\n"
          "was used with --standalone needs no init.\n"
-         "join checks that the database is empty, or makes an empty one: such a node receives the tree when coteried starts.\n\n"
+         "join checks that the database is empty, or makes an empty one: such a node receives the tree when coteried starts.\n"
+         "leave stops this node's daemon, unless the others would have no quorum without it.\n"
+         "conf put takes a corosync.conf into the tree, as corosync.conf at its top, with a version above the old one; conf install, on every\n"
+         "node, puts it from there into /etc/corosync; conf reload, on one, has corosync read it, if every member has installed it.\n"
+         "remove and rename edit the file in the tree (NODE: an id or a name); install and reload follow.\n\n"
          "  coterie cluster init\n  coterie cluster init --db /var/lib/coterie/tree.db\n  coterie cluster join --db /var/lib/coterie/tree.db\n",
          cli_cluster},
         {"sync", "[--checkpoint]", "wait until everything is on the medium",

@@ -72,7 +72,7 @@ static void print_status(const json_t *s) {
 
         line(t, "mount", "%s (%s, pid %" PRIu64 ")", text(s, "mountpoint"), text(s, "mode"), number(s, "pid"));
         line(t, "database", "%s", text(s, "database"));
-        line(t, "state", "%s%s%s%s", flag(s, "writable") ? "writable" : "read-only", reason[0] ? ": " : "", reason,
+        line(t, "state", "%s%s%s%s", !flag(s, "writable") ? "read-only" : flag(s, "primary") ? "writable" : "requests wait", reason[0] ? ": " : "", reason,
              flag(store, "waiting") ? " (waiting for the disk)" : "");
         cluster_lines(t, json_object_get(s, "cluster"));
         line(t, "position", "epoch %" PRIu64 ", sequence %" PRIu64 ", stable up to %" PRIu64 ", on the medium up to %" PRIu64,

@@ -133,6 +133,7 @@ static void add_cluster(struct daemon *d, const struct repl_status *r, json_t *r
         set(c, "ring", ring);
         set(c, "quorate", json_boolean(info.connected && info.quorate));
         set(c, "votes", number(info.total_votes));
+        set(c, "votes_own", number(info.node_votes));
         set(c, "votes_needed", number(info.quorum_votes));
         set(c, "votes_expected", number(info.expected_votes));
         set(c, "weak_quorum", text(info.weak_reason ? info.weak_reason : ""));

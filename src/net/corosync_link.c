@@ -147,7 +147,7 @@ static void on_quorum(quorum_handle_t handle, uint32_t quorate, struct quorum_ri
         }
         l->said = q;
         l->said.nodes = NULL;
-        l->said_new = true;
+        l->info_new = true; /* a member may have come that has a name */
         l->handler->quorum(l->handler->ctx, &q);
 }
 
@@ -200,6 +200,32 @@ static bool is_taken(struct corosync_link *l, struct cpg_name *group) {
         return false;
 }
 
+/* Nodes are renamed, added and removed while corosync runs. */
+static void on_names(cmap_handle_t handle, cmap_track_handle_t track, int32_t event, const char *key, struct cmap_notify_value new_value,
+                     struct cmap_notify_value old_value, void *context) {
+        struct corosync_link *l = context;
+
+        (void)handle;
+        (void)track;
+        (void)event;
+        (void)key; /* whatever it was, all is read again */
+        (void)new_value;
+        (void)old_value;
+        l->info_new = true;
+}
+
+static errint_t open_cmap(struct corosync_link *l) {
+        cmap_track_handle_t track;
+        errint_t e = error_of(cmap_initialize(&l->cmap));
+
+        if (e < 0)
+                return e;
+        l->has_cmap = true;
+        if (cmap_fd_get(l->cmap, &l->cmap_fd) != CS_OK)
+                return -ENOTCONN;
+        return error_of(cmap_track_add(l->cmap, "nodelist.", CMAP_TRACK_ADD | CMAP_TRACK_DELETE | CMAP_TRACK_MODIFY | CMAP_TRACK_PREFIX, on_names, l, &track));
+}
+
 static errint_t join_group(struct corosync_link *l, const char *group) {
         struct cpg_name name = {.length = (uint32_t)strlen(group)};
 
@@ -230,14 +256,12 @@ static const char *reason_of(errint_t e) {
 errint_t link_open(struct corosync_link *l, const char *group, const struct net_handler *handler, char *ret_reason, size_t reason_size) {
         errint_t e;
 
-        *l = (struct corosync_link){.handler = handler, .cpg_fd = -1, .quorum_fd = -1};
+        *l = (struct corosync_link){.handler = handler, .cpg_fd = -1, .quorum_fd = -1, .cmap_fd = -1};
         e = open_cpg(l);
         if (e == 0)
                 e = open_quorum(l);
-        if (e == 0) {
-                e = error_of(cmap_initialize(&l->cmap));
-                l->has_cmap = e == 0;
-        }
+        if (e == 0)
+                e = open_cmap(l);
         if (e == 0)
                 e = join_group(l, group);
         if (e < 0) {
@@ -260,7 +284,7 @@ void link_close(struct corosync_link *l) {
         if (l->has_cmap)
                 (void)cmap_finalize(l->cmap);
         l->has_cpg = l->has_quorum = l->has_votequorum = l->has_cmap = l->open = false;
-        l->cpg_fd = l->quorum_fd = -1;
+        l->cpg_fd = l->quorum_fd = l->cmap_fd = -1;
 }
 
 errint_t link_dispatch(struct corosync_link *l) {
@@ -270,6 +294,9 @@ errint_t link_dispatch(struct corosync_link *l) {
         if (e < 0 && e != -EAGAIN)
                 return -ENOTCONN;
         e = error_of(cpg_dispatch(l->cpg, CS_DISPATCH_ALL));
+        if (e < 0 && e != -EAGAIN)
+                return -ENOTCONN;
+        e = error_of(cmap_dispatch(l->cmap, CS_DISPATCH_ALL));
         if (e < 0 && e != -EAGAIN)
                 return -ENOTCONN;
         if (l->twice)

@@ -28,7 +28,7 @@ struct corosync_link {
         votequorum_handle_t votequorum;
         cmap_handle_t cmap;
         bool has_cpg, has_quorum, has_votequorum, has_cmap;
-        int cpg_fd, quorum_fd;
+        int cpg_fd, quorum_fd, cmap_fd;
         uint32_t node;
 
         /* What the callbacks saw and `view` has not told yet. */
@@ -40,7 +40,7 @@ struct corosync_link {
         bool twice;  /* and so was another process with our node id when we came */
 
         struct net_quorum said; /* by the last quorum notice; its list of nodes is not kept */
-        bool said_new;
+        bool info_new; /* link_read_info has something to tell */
 
         const struct net_handler *handler;
 };
@@ -48,7 +48,7 @@ struct corosync_link {
 /* -EAGAIN: try later; ret_reason says why, in one line with the remedy. */
 errint_t link_open(struct corosync_link *l, const char *group, const struct net_handler *handler, char *ret_reason, size_t reason_size);
 void link_close(struct corosync_link *l);
-errint_t link_dispatch(struct corosync_link *l); /* all that is ready on both connections; -ENOTCONN: the connection is gone; -EEXIST: LINK_TWICE */
+errint_t link_dispatch(struct corosync_link *l); /* all that is ready on the connections; -ENOTCONN: the connection is gone; -EEXIST: LINK_TWICE */
 errint_t link_send(struct corosync_link *l, const struct iovec *iov, unsigned n_iov); /* -EAGAIN: refused for now; -ENOTCONN */
 void link_leave(struct corosync_link *l, const char *group);
 void link_read_info(struct corosync_link *l, struct net_cluster_info *info, struct corosync_names *names);

@@ -74,7 +74,7 @@ static void refresh_info(struct net_corosync *c) {
                                         .weak_reason = q->weak_reason};
         cleanup_free struct corosync_names *names = NEW(struct corosync_names);
 
-        c->link.said_new = false;
+        c->link.info_new = false;
         link_read_info(&c->link, &info, names);
         lock(c);
         c->info = info;
@@ -180,7 +180,10 @@ static bool has_queued(struct net_corosync *c) {
 
 /* One connected life: until the connection is gone or stop is asked for. */
 static errint_t serve(struct net_corosync *c) {
-        struct pollfd fds[3] = {{.fd = c->link.cpg_fd, .events = POLLIN}, {.fd = c->link.quorum_fd, .events = POLLIN}, {.fd = c->wake_fd, .events = POLLIN}};
+        struct pollfd fds[] = {{.fd = c->link.cpg_fd, .events = POLLIN},
+                               {.fd = c->link.quorum_fd, .events = POLLIN},
+                               {.fd = c->link.cmap_fd, .events = POLLIN},
+                               {.fd = c->wake_fd, .events = POLLIN}};
         bool blocked = false;
 
         for (;;) {
@@ -190,14 +193,14 @@ static errint_t serve(struct net_corosync *c) {
 
                 if (poll(fds, ARRAY_LEN(fds), timeout_ms) < 0 && errno != EINTR)
                         return -errno;
-                if (fds[2].revents & POLLIN)
+                if (fds[3].revents & POLLIN)
                         (void)!read(c->wake_fd, &drain, sizeof drain);
                 if (stopping(c))
                         return 0;
                 e = link_dispatch(&c->link);
                 if (e < 0)
                         return e;
-                if (c->link.said_new) /* a member may have come that has a name */
+                if (c->link.info_new)
                         refresh_info(c);
                 e = send_some(c, &blocked);
                 if (e < 0)

@@ -68,7 +68,7 @@ def fsynced(i):
 
 
 def register(i, name='register', replace=False):
-    value = '%s.%d' % (node, i)
+    value = '%s.%08d' % (node, i)
 
     def renamed():
         put('.%s-%s' % (name, node), value)

@@ -61,7 +61,12 @@ def run_group(name, options, directory, counts):
                 continue
             cluster.notes = []
             began = time.monotonic()
-            why = run_one(function, cluster, timeout)
+            try:
+                why = run_one(function, cluster, timeout)
+            except Skip as e:
+                counts['skipped'] += 1
+                print('skipped  %s.%s: %s' % (name, function.__name__, e))
+                continue
             result = 'failed' if why else 'passed'
             counts[result] += 1
             print('%-8s %s.%s (%.2f s)' % (result, name, function.__name__, time.monotonic() - began))

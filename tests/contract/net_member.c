@@ -1,52 +1,27 @@
-/* net_member.c: one member of the transport's contract test. Joins, waits for a view of N members, multicasts COUNT messages of many sizes
- * while others do, and checks what net.h promises: a view comes before the first message; own messages are delivered, in the order sent;
- * each sender's messages keep their order. Prints the chained CRC of everything delivered: whoever runs the members compares them.
+/* net_member.c: one member of the transport's contract test (net_contract.h), on loopback or corosync. Joins, waits for a view of N members,
+ * multicasts COUNT messages of many sizes while others do. Prints the chained CRC of everything delivered: whoever runs the members compares them.
  *
  * usage: net_member loop|corosync N COUNT */
-#include "base/hash.h"
-#include "net/net.h"
+#include "net_contract.h"
 
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#define NODES_MAX 64
 
 static struct {
         pthread_mutex_t lock;
         pthread_cond_t moved;
-        size_t members, wanted;
-        bool quorate, writable, in_view;
-        uint64_t delivered, expected;
-        uint64_t next[NODES_MAX]; /* by node id: the number expected */
-        uint32_t chain;
-        const char *fault;
+        size_t wanted;
+        uint64_t expected;
+        bool writable;
+        struct contract seen;
 } member = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER, .writable = true};
 
-static void fault(const char *what) {
-        if (!member.fault)
-                member.fault = what;
-}
-
 static void on_deliver(void *ctx, struct net_member sender, const void *data, size_t len) {
-        uint64_t number;
-
         (void)ctx;
         pthread_mutex_lock(&member.lock);
-        if (!member.in_view)
-                fault("a message came before the first view");
-        if (len < 8 || sender.node >= NODES_MAX) {
-                fault("a message that nobody sent");
-        } else {
-                memcpy(&number, data, 8);
-                if (number != member.next[sender.node]++)
-                        fault("a sender's messages are out of order");
-                member.chain = crc32c(member.chain, &sender.node, sizeof sender.node);
-                member.chain = crc32c(member.chain, data, len);
-                member.delivered++;
-        }
+        contract_deliver(&member.seen, sender.node, data, len);
         pthread_cond_broadcast(&member.moved);
         pthread_mutex_unlock(&member.lock);
 }
@@ -54,13 +29,7 @@ static void on_deliver(void *ctx, struct net_member sender, const void *data, si
 static void on_view(void *ctx, struct net_ring ring, const struct net_member *members, size_t n) {
         (void)ctx;
         pthread_mutex_lock(&member.lock);
-        if (ring.seq == 0)
-                fault("a view without a ring");
-        for (size_t i = 1; i < n; i++)
-                if (members[i - 1].node > members[i].node)
-                        fault("members are not sorted");
-        member.members = n;
-        member.in_view = true;
+        contract_view(&member.seen, ring.seq, members, n);
         pthread_cond_broadcast(&member.moved);
         pthread_mutex_unlock(&member.lock);
 }
@@ -68,7 +37,7 @@ static void on_view(void *ctx, struct net_ring ring, const struct net_member *me
 static void on_quorum(void *ctx, const struct net_quorum *q) {
         (void)ctx;
         pthread_mutex_lock(&member.lock);
-        member.quorate = q->quorate;
+        member.seen.quorate = q->quorate;
         pthread_cond_broadcast(&member.moved);
         pthread_mutex_unlock(&member.lock);
 }
@@ -84,7 +53,9 @@ static void on_writable(void *ctx) {
 static void on_closed(void *ctx, const char *reason) {
         (void)ctx;
         (void)reason;
-        fault("the connection was closed");
+        pthread_mutex_lock(&member.lock);
+        contract_fault(&member.seen, "the connection was closed");
+        pthread_mutex_unlock(&member.lock);
 }
 
 /* False after 30 s. */
@@ -101,25 +72,30 @@ static bool wait_for(bool (*reached)(void)) {
         return ok;
 }
 
-static bool all_here(void) { return member.members == member.wanted && member.quorate; }
-static bool all_delivered(void) { return member.delivered >= member.expected; }
+static bool all_here(void) { return member.seen.members == member.wanted && member.seen.quorate; }
+static bool all_delivered(void) { return member.seen.delivered >= member.expected; }
 static bool can_send(void) { return member.writable; }
 
+static void fault(const char *what) {
+        pthread_mutex_lock(&member.lock);
+        contract_fault(&member.seen, what);
+        pthread_mutex_unlock(&member.lock);
+}
+
 static void send_all(struct net *net, uint64_t count) {
-        static uint8_t buffer[64 * 1024];
+        static uint8_t buffer[CONTRACT_MESSAGE_MAX];
 
         for (uint64_t i = 0; i < count; i++) {
-                size_t len = 8 + (i * 7919) % (i % 50 == 0 ? sizeof buffer - 8 : 600);
-                struct iovec iov[2] = {{.iov_base = &i, .iov_len = 8}, {.iov_base = buffer, .iov_len = len - 8}};
+                size_t len = contract_message(i, buffer);
+                struct iovec iov[2] = {{.iov_base = buffer, .iov_len = 8}, {.iov_base = buffer + 8, .iov_len = len - 8}};
                 errint_t e;
 
-                memset(buffer, (int)i, len);
                 while ((e = net->ops->send(net, iov, 2)) == -EAGAIN) {
+                        if (!wait_for(can_send))
+                                fault("writable() never came");
                         pthread_mutex_lock(&member.lock);
                         member.writable = false;
                         pthread_mutex_unlock(&member.lock);
-                        if (!wait_for(can_send))
-                                fault("writable() never came");
                 }
                 if (e < 0)
                         fault("send failed");
@@ -149,8 +125,8 @@ int main(int argc, char **argv) {
                 fault("not everything was delivered");
         sleep(member.wanted > 1); /* the others still need us in the group to get theirs */
         net->ops->leave(net);
-        printf("node %u delivered %llu chain %08x %s\n", net->ops->node_id(net), (unsigned long long)member.delivered, member.chain,
-               member.fault ? member.fault : "ok");
+        printf("node %u delivered %llu chain %08x %s\n", net->ops->node_id(net), (unsigned long long)member.seen.delivered, member.seen.chain,
+               member.seen.fault ? member.seen.fault : "ok");
         net->ops->close(net);
-        return member.fault != NULL;
+        return member.seen.fault != NULL;
 }
