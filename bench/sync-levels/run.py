@@ -109,7 +109,7 @@ def main():
                 for number in range(options.runs):
                     turn = number % len(LEVELS)  # none of them always follows the one that leaves the disk most to do
                     for level in LEVELS[turn:] + LEVELS[:turn]:
-                        os.sync()
+                        machine.syncfs(images)
                         with tempfile.TemporaryDirectory(dir=work) as d, Place(d, fs=fs, level=level) as place:
                             r = function(place)
                         r['rate'] = r['n'] / r['seconds']

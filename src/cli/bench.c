@@ -34,6 +34,7 @@ struct bench {
         char stat_path[512];
         bool by_process;    /* /proc/PID/io */
         char run_dir[4096]; /* of the daemon that serves the directory; empty: none does */
+        char synced[4096];  /* on the filesystem that the bytes go to */
 };
 struct writer {
         struct bench *b;
@@ -193,7 +194,8 @@ static void find_disk(struct bench *b) {
 
         if (db && run_dir)
                 (void)snprintf(b->run_dir, sizeof(b->run_dir), "%s", run_dir);
-        if (!device_stat_path(b->run_dir[0] ? db : b->dir, b->stat_path, sizeof(b->stat_path))) {
+        (void)snprintf(b->synced, sizeof(b->synced), "%s", b->run_dir[0] ? db : b->dir);
+        if (!device_stat_path(b->synced, b->stat_path, sizeof(b->stat_path))) {
                 b->stat_path[0] = '\0';
                 if (b->run_dir[0]) {
                         b->by_process = true;
@@ -228,7 +230,9 @@ static void settle_disk(const struct bench *b) {
 
         if (b->run_dir[0] && ctl_connect(b->run_dir, &fd) == 0)
                 (void)ctl_ask(fd, 2, (const char *const[]){"sync", "checkpoint"}, NULL, NULL, &r); /* the count is then a little low */
-        sync();
+        cleanup_fd int below = open(b->synced, O_RDONLY | O_CLOEXEC);
+        if (below >= 0)
+                (void)syncfs(below); /* likewise */
 }
 
 /* --- telling */
