@@ -24,26 +24,38 @@ int cli_usage(const struct cli *cli) {
         return CTL_USAGE;
 }
 
-int cli_ask(const struct cli *cli, size_t n, const char *const *words, struct ctl_result *ret) {
-        cleanup_fd int fd = -1;
-        errint_t error = ctl_connect(cli->run_dir, &fd);
-
-        if (error == -ENOENT || error == -ECONNREFUSED || error == -ENOTDIR)
+int cli_fail_asking(const struct cli *cli, errint_t error) {
+        switch (error) {
+        case -ENOENT:
+        case -ECONNREFUSED:
+        case -ENOTDIR:
                 return cli_fail(cli, CTL_NO_DAEMON,
                                 "no coteried runs with the run directory %s; start it, or give the right one with --run-dir", cli->run_dir);
-        if (error == -EACCES)
+        case -EACCES:
                 return cli_fail(cli, CTL_FAILED, "no right to speak with the daemon at %s; run as root or as the daemon's user",
                                 cli->run_dir);
-        if (error == 0)
-                error = ctl_ask(fd, n, words, NULL, NULL, ret);
-        if (error == -ECONNRESET)
+        case -ECONNRESET:
                 return cli_fail(cli, CTL_NO_DAEMON,
                                 "the daemon closed the connection; it may be stopping, or you are neither root nor its user");
-        if (error == -EPROTO)
+        case -ETIMEDOUT:
+                return cli_fail(cli, CTL_FAILED,
+                                "the daemon at %s gives no sign of life for %llu s: it is stopped (kill -CONT continues it) or hangs; "
+                                "--timeout waits longer",
+                                cli->run_dir, (unsigned long long)cli->timeout_ms / 1000u);
+        case -EPROTO:
                 return cli_fail(cli, CTL_FAILED,
                                 "the daemon speaks another version of the control protocol; use the coterie that came with it");
-        if (error < 0)
+        default:
                 return cli_fail(cli, CTL_FAILED, "%s", strerror(-error));
+        }
+}
+
+int cli_ask(const struct cli *cli, size_t n, const char *const *words, struct ctl_result *ret) {
+        cleanup_fd int fd = -1;
+        errint_t error = ctl_connect(cli->run_dir, cli->timeout_ms, &fd);
+
+        if (error < 0 || (error = ctl_ask(fd, n, words, ret)) < 0)
+                return cli_fail_asking(cli, error);
         if (ret->status == CTL_OK)
                 return 0;
         int exit = (int)ret->status;

@@ -166,7 +166,7 @@ static void fault_line(void *ctx, const char *line) {
 
 /* A complete database under another name, checked; then its files get their own names, the database itself last. */
 static int make_database(struct cli *cli, const char *db, struct state *state, uint64_t adopted) {
-        char path[PATH_MAX + 32], to[PATH_MAX + 32], reason[256];
+        char path[PATH_MAX + 32], to[PATH_MAX + 32], reason[STORE_REASON];
         struct store_check_result check = {0};
 
         file_of(path, sizeof(path), db, RESTORING, "");

@@ -228,8 +228,8 @@ static void settle_disk(const struct bench *b) {
         CLEANUP(ctl_result_done) struct ctl_result r = {0};
         cleanup_fd int fd = -1;
 
-        if (b->run_dir[0] && ctl_connect(b->run_dir, &fd) == 0)
-                (void)ctl_ask(fd, 2, (const char *const[]){"sync", "checkpoint"}, NULL, NULL, &r); /* the count is then a little low */
+        if (b->run_dir[0] && ctl_connect(b->run_dir, CLI_TIMEOUT_MS, &fd) == 0)
+                (void)ctl_ask(fd, 2, (const char *const[]){"sync", "checkpoint"}, &r); /* the count is then a little low */
         cleanup_fd int below = open(b->synced, O_RDONLY | O_CLOEXEC);
         if (below >= 0)
                 (void)syncfs(below); /* likewise */

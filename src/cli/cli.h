@@ -7,8 +7,11 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#define CLI_TIMEOUT_MS 10000u
+
 struct cli {
         const char *run_dir;
+        uint64_t timeout_ms; /* for a sign of life from the daemon */
         bool json;
         const char *command;
 };
@@ -23,6 +26,7 @@ extern const size_t cli_commands_n;
 /* One line on standard error; returns the exit code. */
 int cli_fail(const struct cli *cli, int exit, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 int cli_usage(const struct cli *cli); /* the command's usage line */
+int cli_fail_asking(const struct cli *cli, errint_t error); /* what ctl_connect or ctl_ask returned */
 /* Asks the daemon; 0 with the answer, or the exit code after the line was printed. */
 int cli_ask(const struct cli *cli, size_t n, const char *const *words, struct ctl_result *ret);
 /* Asks and parses the body. */

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define STOP_MAX_MS 60000u /* a stop has limits of its own, which add up to less */
+
 int cli_sync(struct cli *cli, int argc, char **argv) {
         CLEANUP(ctl_result_done) struct ctl_result r = {0};
         bool checkpoint = argc == 1 && strcmp(argv[0], "--checkpoint") == 0;
@@ -103,16 +105,19 @@ int cli_stop(struct cli *cli, int argc, char **argv) {
         (void)argv;
         if (argc > 0)
                 return cli_usage(cli);
-        errint_t error = ctl_connect(cli->run_dir, &fd);
+        errint_t error = ctl_connect(cli->run_dir, cli->timeout_ms, &fd);
         if (error < 0)
                 return cli_ask(cli, 1, (const char *const[]){"stop"}, &r); /* says why */
-        if ((error = ctl_ask(fd, 1, (const char *const[]){"stop"}, NULL, NULL, &r)) < 0)
-                return cli_fail(cli, CTL_FAILED, "%s", strerror(-error));
+        if ((error = ctl_ask(fd, 1, (const char *const[]){"stop"}, &r)) < 0)
+                return cli_fail_asking(cli, error);
         if (r.status != CTL_OK)
                 return cli_fail(cli, (int)r.status, "%s", r.message);
-        while (read(fd, &byte, 1) < 0 && errno == EINTR)
-                ;
-        return 0;
+        for (uint64_t waited_ms = 0; waited_ms < STOP_MAX_MS; waited_ms += cli->timeout_ms) {
+                ssize_t got = read(fd, &byte, 1);
+                if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
+                        return 0;
+        }
+        return cli_fail(cli, CTL_FAILED, "the daemon was told to stop and has not ended yet; its log says what it waits for");
 }
 
 int cli_version(struct cli *cli, int argc, char **argv) {

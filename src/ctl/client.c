@@ -4,18 +4,23 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-errint_t ctl_connect(const char *run_dir, int *ret_fd) {
+errint_t ctl_connect(const char *run_dir, uint64_t timeout_ms, int *ret_fd) {
+        struct timeval limit = {.tv_sec = (time_t)(timeout_ms / 1000u), .tv_usec = (suseconds_t)(timeout_ms % 1000u) * 1000};
         struct sockaddr_un address = {.sun_family = AF_UNIX};
         int n = snprintf(address.sun_path, sizeof(address.sun_path), "%s/" CTL_SOCKET, run_dir);
 
         if (n < 0 || (size_t)n >= sizeof(address.sun_path))
                 return -ENAMETOOLONG;
         cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+        if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0 ||
+            setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0)
                 return -errno;
+        if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) /* EAGAIN: its backlog is full, and it takes nobody out of it */
+                return errno == EAGAIN ? -ETIMEDOUT : -errno;
         *ret_fd = steal_fd(&fd);
         return 0;
 }
@@ -32,7 +37,7 @@ static errint_t send_all(int fd, const uint8_t *p, size_t n) {
                 if (sent < 0 && errno == EINTR)
                         continue;
                 if (sent < 0)
-                        return errno == EPIPE ? -ECONNRESET : -errno;
+                        return errno == EPIPE ? -ECONNRESET : errno == EAGAIN ? -ETIMEDOUT : -errno;
                 p += sent;
                 n -= (size_t)sent;
         }
@@ -45,7 +50,7 @@ static errint_t receive_all(int fd, uint8_t *p, size_t n) {
                 if (got < 0 && errno == EINTR)
                         continue;
                 if (got <= 0)
-                        return got < 0 ? -errno : -ECONNRESET;
+                        return got == 0 ? -ECONNRESET : errno == EAGAIN ? -ETIMEDOUT : -errno;
                 p += got;
                 n -= (size_t)got;
         }
@@ -76,8 +81,7 @@ static errint_t receive_answer(int fd, uint8_t **ret_memory, struct ctl_answer *
         return 0;
 }
 
-errint_t ctl_ask(int fd, size_t n, const char *const *words, void (*chunk)(void *ctx, const void *p, size_t n), void *ctx,
-                 struct ctl_result *ret) {
+errint_t ctl_ask(int fd, size_t n, const char *const *words, struct ctl_result *ret) {
         CLEANUP(enc_done) struct enc e;
         errint_t error;
 
@@ -90,12 +94,8 @@ errint_t ctl_ask(int fd, size_t n, const char *const *words, void (*chunk)(void 
 
                 if ((error = receive_answer(fd, &memory, &a)) < 0)
                         return error;
-                if (a.type == CTL_CHUNK) {
-                        if (!chunk)
-                                return -EPROTO;
-                        chunk(ctx, a.body, a.len);
+                if (a.type == CTL_WAIT)
                         continue;
-                }
                 *ret = (struct ctl_result){
                         .status = a.status, .message = copy_text(a.message, a.message_len), .body = copy_text(a.body, a.len), .len = a.len};
                 return 0;

@@ -48,10 +48,8 @@ errint_t ctl_request_encode(struct enc *e, size_t n, const char *const *words) {
         return frame_end(e, at, CTL_REQUEST_MAX);
 }
 
-errint_t ctl_chunk_encode(struct enc *e, const void *p, size_t n) {
-        size_t at = frame_begin(e, CTL_CHUNK);
-        enc_raw(e, p, n);
-        return frame_end(e, at, CTL_REPLY_MAX);
+errint_t ctl_wait_encode(struct enc *e) {
+        return frame_end(e, frame_begin(e, CTL_WAIT), CTL_REPLY_MAX);
 }
 
 errint_t ctl_reply_encode(struct enc *e, enum ctl_status status, const char *message, const void *body, size_t len) {
@@ -120,7 +118,7 @@ errint_t ctl_answer_decode(const void *p, size_t n, struct ctl_answer *ret) {
                 if (d.err < 0 || status > CTL_NO_QUORUM || status == CTL_NO_DAEMON)
                         return -EBADMSG;
                 a.status = (enum ctl_status)status;
-        } else if (type != CTL_CHUNK) {
+        } else if (type != CTL_WAIT || dec_left(&d) > 0) {
                 return -EBADMSG;
         }
         a.len = dec_left(&d);

@@ -26,6 +26,7 @@ struct client {
         bool closing;      /* after the answer is written */
         uint64_t begun_ms; /* of an unfinished request or answer; 0: idle */
         uint64_t idle_ms;  /* since when, if it is */
+        uint64_t told_ms;  /* of a busy one: when it heard of us last */
 };
 
 struct ctl_call {
@@ -171,12 +172,24 @@ static void accept_one(struct ctl_server *s) {
         *c = (struct client){.fd = steal_fd(&fd), .id = ++s->next_id, .in_want = CTL_HEADER, .idle_ms = now_ms()};
 }
 
+/* Its patience ended before we came to read what it asked: it was told that nothing came of it. */
+static bool client_has_left(const struct client *c) {
+        struct pollfd p = {.fd = c->fd};
+        return poll(&p, 1, 0) == 1 && p.revents & (POLLHUP | POLLERR);
+}
+
 static void run_request(struct ctl_server *s, struct client *c, struct ctl_request *request) {
+        if (client_has_left(c)) {
+                ctl_request_done(request);
+                client_close(c);
+                return;
+        }
         struct ctl_call *call = NEW(struct ctl_call);
 
         *call = (struct ctl_call){.server = s, .client = c->id, .request = *request};
         c->busy = true;
         c->begun_ms = 0;
+        c->told_ms = now_ms();
         for (size_t i = 0; i < s->config.n_commands; i++) {
                 const struct ctl_command *command = &s->config.commands[i];
                 if (strcmp(command->name, request->words[0]) != 0)
@@ -216,7 +229,7 @@ static void client_complete(struct ctl_server *s, struct client *c) {
 }
 
 static void client_read(struct ctl_server *s, struct client *c) {
-        while (!c->busy && !c->out) {
+        while (c->fd >= 0 && !c->busy && !c->out) {
                 uint8_t *to = (c->in ? c->in : c->header) + c->in_len;
                 ssize_t got = recv(c->fd, to, c->in_want - c->in_len, 0);
                 if (got < 0 && errno == EINTR)
@@ -254,6 +267,18 @@ static void client_write(struct client *c) {
         c->begun_ms = 0;
         c->idle_ms = now_ms();
         if (c->closing)
+                client_close(c);
+}
+
+/* Its command runs: it hears that we live. What is sent is so short that the socket takes it whole, unless the client reads nothing. */
+static void client_tell(struct client *c, uint64_t now) {
+        CLEANUP(enc_done) struct enc e;
+
+        c->told_ms = now;
+        enc_init(&e, CTL_HEADER + 2);
+        (void)ctl_wait_encode(&e); /* fits */
+        ssize_t sent = send(c->fd, e.data, e.len, MSG_NOSIGNAL);
+        if (sent >= 0 && (size_t)sent < e.len)
                 client_close(c);
 }
 
@@ -309,8 +334,12 @@ static void gather(struct ctl_server *s, struct poll_set *p, bool stopping) {
                 struct client *c = &s->clients[i];
                 if (c->fd >= 0 && c->begun_ms != 0 && now >= c->begun_ms + CTL_IDLE_MS)
                         client_close(c);
+                if (c->fd >= 0 && c->busy && now >= c->told_ms + CTL_WAIT_MS)
+                        client_tell(c, now);
                 if (c->fd < 0)
                         continue;
+                if (c->busy)
+                        wake_after(p, c->told_ms + CTL_WAIT_MS - now);
                 if (c->begun_ms != 0)
                         wake_after(p, c->begun_ms + CTL_IDLE_MS - now);
                 p->of[p->n] = c;

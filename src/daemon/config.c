@@ -47,33 +47,55 @@ static void say_where(const char *path, unsigned line, char reason[OPTIONS_REASO
         (void)snprintf(reason, OPTIONS_REASON, "%.200s:%u: %.300s", path, line, what);
 }
 
-errint_t config_read(struct options *o, const char *path, char reason[OPTIONS_REASON]) {
-        FILE *f = fopen(path, "re");
+/* Without its end; false: there is none any more. */
+static bool next_line(FILE *f, char line[CONFIG_LINE_MAX], errint_t *error, char reason[OPTIONS_REASON]) {
+        size_t n = 0;
+        int c;
+
+        while ((c = getc(f)) != EOF && c != '\n') {
+                if (c == '\0' || n + 1 == CONFIG_LINE_MAX) {
+                        (void)snprintf(reason, OPTIONS_REASON, c == '\0' ? "a zero byte: this is no text" : "the line is too long");
+                        *error = -EINVAL;
+                        return true;
+                }
+                line[n++] = (char)c;
+        }
+        line[n] = '\0';
+        return n > 0 || c == '\n';
+}
+
+errint_t config_read_stream(struct options *o, FILE *f, const char *path, char reason[OPTIONS_REASON]) {
         char line[CONFIG_LINE_MAX];
         unsigned n = 0;
         errint_t error = 0;
+
+        while (error == 0 && next_line(f, line, &error, reason)) {
+                if (++n > CONFIG_LINES_MAX) {
+                        (void)snprintf(reason, OPTIONS_REASON, "the file is too long");
+                        error = -EINVAL;
+                }
+                if (error == 0)
+                        error = config_line(o, line, reason);
+        }
+        if (error < 0) {
+                say_where(path, n, reason);
+        } else if (ferror(f)) {
+                error = -EIO;
+                (void)snprintf(reason, OPTIONS_REASON, "%.300s: cannot be read: is it a file?", path);
+        }
+        return error;
+}
+
+errint_t config_read(struct options *o, const char *path, char reason[OPTIONS_REASON]) {
+        FILE *f = fopen(path, "re");
+        errint_t error;
 
         if (!f) {
                 error = -errno;
                 (void)snprintf(reason, OPTIONS_REASON, "%.300s: %s", path, strerror(errno));
                 return error;
         }
-        while (error == 0 && fgets(line, sizeof(line), f)) {
-                size_t len = strlen(line);
-                n++;
-                if ((len + 1 == sizeof(line) && line[len - 1] != '\n') || n > CONFIG_LINES_MAX) {
-                        (void)snprintf(reason, OPTIONS_REASON, "line or file too long");
-                        error = -EINVAL;
-                } else {
-                        error = config_line(o, line, reason);
-                }
-        }
-        if (error < 0) {
-                say_where(path, n, reason);
-        } else if (ferror(f)) {
-                error = -EIO;
-                (void)snprintf(reason, OPTIONS_REASON, "%.300s: cannot be read", path);
-        }
-        (void)fclose(f);
+        error = config_read_stream(o, f, path, reason);
+        (void)fclose(f); /* was read only */
         return error;
 }

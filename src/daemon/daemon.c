@@ -312,7 +312,7 @@ static void nothing_invalidated(void *ctx, uint64_t seq) {
 static errint_t start_edge(struct daemon *d, struct fault *f) {
         const struct options *o = d->options;
         struct fuse_edge *edge = NULL;
-        char reason[512] = "";
+        char reason[sizeof(f->text)] = "";
         struct fuse_edge_config config = {.fs = d->fs,
                                           .metrics = d->metrics,
                                           .mountpoint = o->mountpoint,

@@ -52,7 +52,7 @@ struct daemon {
 /* One line for the person who started the daemon, and the exit code. */
 struct fault {
         int exit;
-        char text[768];
+        char text[2 * OPTION_TEXT_MAX + 512]; /* has room for two paths */
 };
 errint_t fault_set(struct fault *f, int exit, errint_t error, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 

@@ -15,8 +15,8 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#define COMM       "mount-guardian" /* no part of it is the daemon's: who ends that one by name must not end this one first */
-#define SLOW_END_MS 5000u           /* a daemon that was cut off and does not end even so is worth a line */
+#define COMM        "mount-guardian" /* no part of it is the daemon's: who ends that one by name must not end this one first */
+#define SLOW_END_MS 5000u            /* a daemon that was cut off and does not end even so is worth a line */
 
 struct place { /* which mount lies at a path */
         unsigned major, minor;
@@ -31,8 +31,8 @@ struct watch {
 struct guard {
         struct guardian_config config;
         pid_t daemon;
-        int fd, life;  /* messages; ends with the daemon's life */
-        int abort_fd;  /* of the connection; -1: none was handed over */
+        int fd, life; /* messages; ends with the daemon's life */
+        int abort_fd; /* of the connection; -1: none was handed over */
         bool mounted, cut, told_slow;
         struct place place;
         uint64_t cut_ms;
@@ -95,8 +95,8 @@ static void died(struct guard *g, const char *how, int signal) {
         if (!first)
                 return;
         if (signal)
-                log_error("coteried (pid %d) crashed (signal %d, %s): its mount at %s is cut off", (int)g->daemon, signal, strsignal(signal),
-                          g->config.mountpoint);
+                log_error("coteried (pid %d) crashed (signal %d, %s): its mount at %s is cut off", (int)g->daemon, signal,
+                          strsignal(signal), g->config.mountpoint);
         else
                 log_error("coteried (pid %d) %s: its mount at %s is cut off", (int)g->daemon, how, g->config.mountpoint);
 }

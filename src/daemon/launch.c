@@ -1,6 +1,7 @@
 /* launch.c: running a daemon: signals, the loop, foreground and background. */
 #include "daemon_internal.h"
 
+#include "base/env.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include <fcntl.h>
@@ -58,7 +59,7 @@ static int block_signals(void) {
 static void init(struct daemon *d, struct options *o) {
         pthread_condattr_t attr;
 
-        *d = (struct daemon){.options = o, .metrics = NEW(struct metrics), .trace = trace_ring_new(), .state = shared_state_new(), .images = images_new()};
+        *d = (struct daemon){.options = o, .metrics = NEW(struct metrics), .trace = trace_ring_new(), .state = shared_state_new(env_random64(env_system())), .images = images_new()};
         d->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         (void)pthread_mutex_init(&d->lock, NULL);
         (void)pthread_condattr_init(&attr);
@@ -144,7 +145,7 @@ static void announce_parent(void *ctx, int exit, const char *text) {
 }
 
 static int wait_for_child(int fd) {
-        char text[1024];
+        char text[sizeof(((struct fault *)0)->text) + 2];
         size_t n = 0;
 
         for (;;) {

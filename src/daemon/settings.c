@@ -101,6 +101,28 @@ static void reloaded(void *ctx, errint_t error) {
                 log_error("configuration: %s could not be changed: %s", (const char *)ctx, strerror(-error));
 }
 
+/* Paths were made absolute when the daemon began; in the file they may be relative. */
+static bool same_value(const struct option_info *info, const char *now, const char *fresh) {
+        size_t n = strlen(now), m = strlen(fresh);
+
+        return strcmp(now, fresh) == 0 ||
+               (info->type == OPTION_TEXT && now[0] == '/' && m > 0 && m < n && now[n - m - 1] == '/' && strcmp(now + n - m, fresh) == 0);
+}
+
+/* The others hold as long as the daemon runs. */
+static void tell_of_the_rest(struct daemon *d, const struct options *fresh) {
+        for (size_t i = 0; i < options_count(); i++) {
+                const struct option_info *info = options_info(i);
+                char now[OPTION_TEXT_MAX], after[OPTION_TEXT_MAX];
+                if (mount_setting_find(info->name))
+                        continue;
+                options_text(d->options, info, now, sizeof(now));
+                options_text(fresh, info, after, sizeof(after));
+                if (!same_value(info, now, after))
+                        log_notice("configuration: %s is %s and will be %s after the next start", info->name, now, after);
+        }
+}
+
 void mount_settings_reload(struct daemon *d) {
         struct options fresh;
         char reason[OPTIONS_REASON];
@@ -116,6 +138,10 @@ void mount_settings_reload(struct daemon *d) {
                         continue;
                 log_notice("configuration: %s was %s, is %s", settings[i].name, before, after);
                 error = mount_setting_set(d, settings[i].name, after, reloaded, (void *)(uintptr_t)settings[i].name, reason);
+                if (error < 0)
+                        log_error("configuration: %s", reason);
         }
+        if (error == 0)
+                tell_of_the_rest(d, &fresh);
         options_done(&fresh);
 }

@@ -11,7 +11,13 @@ def call(*argv, **kw):
 
 
 def listing(directory):
-    return sorted(str(p.relative_to(directory)) for p in directory.rglob('*'))
+    """Not into mounts, whose daemon may be stopped."""
+    found = []
+    mounts = {line.split()[1] for line in open('/proc/mounts')}
+    for at, directories, files in os.walk(directory):
+        directories[:] = [name for name in directories if os.path.join(at, name) not in mounts]
+        found += [os.path.relpath(os.path.join(at, name), directory) for name in directories + files]
+    return sorted(found)
 
 
 def refused(t, status, says, *argv, program='coteried', **kw):
@@ -148,6 +154,51 @@ def commands(t):
     eq((done.returncode != 0, done.stderr.count('\n')), (True, 1), done.stderr)
     done = d.coterie('sync', '--chekpoint', check=False)
     eq((done.returncode, done.stderr.count('\n')), (2, 1), done.stderr)
+
+
+@test
+def a_stopped_daemon(t):
+    """SIGSTOP: every command, and a second daemon on its mount point, database or run directory, says within seconds what is the matter."""
+    import daemon
+    import signal
+    import time
+    d = t.daemon()
+    (d.mnt / 'f').write_text('content')
+    d.signal(signal.SIGSTOP)
+    try:
+        for words in (['status'], ['sync', '--checkpoint'], ['set', 'sync_level=none'], ['stop']):
+            done = call(daemon.BIN / 'coterie', '--run-dir', d.run_dir, '--timeout', '1', *words)
+            eq((done.returncode, done.stdout, done.stderr.count('\n')), (1, '', 1), '%s: %r' % (words, done.stderr))
+            eq('no sign of life' in done.stderr, True, done.stderr)
+        t.note(done.stderr.strip())
+        other = ['--db', t.dir / 'other.db', '--run-dir', t.dir / 'other-run']
+        began = time.monotonic()
+        refused(t, 1, ['does not answer', 'kill -CONT'], '--standalone', *other, d.mnt)
+        t.note('refused after %.1f s' % (time.monotonic() - began))
+        (t.dir / 'mnt2').mkdir()
+        refused(t, 1, ['tree.db', 'in use'], '--standalone', '--db', d.db, '--run-dir', t.dir / 'other-run', t.dir / 'mnt2')
+        refused(t, 1, ['pid %d' % d.pid, 'run directory'], '--standalone', '--db', t.dir / 'other.db', '--run-dir', d.run_dir, d.mnt)
+    finally:
+        d.signal(signal.SIGCONT)
+    eq((d.mnt / 'f').read_text(), 'content')
+    eq(d.coterie('--timeout', '1000', 'get', 'sync_level').stdout, 'filesystem\n')
+    for bad in ('0', 'x', '-1', '1e3', '99999999'):
+        refused(t, 2, ['--timeout', '1 to 86400'], '--timeout', bad, 'status', program='coterie')
+
+
+@test
+def long_paths(t):
+    """A reason stands in full behind a path of any length."""
+    mnt = t.dir / 'mnt'
+    mnt.mkdir()
+    deep = t.dir
+    while len(str(deep)) < 1500:
+        deep = deep / ('d' * 200)
+    run = ['--run-dir', t.dir / 'run']
+    refused(t, 1, ['No such file or directory'], '--standalone', '--db', deep / 'x.db', *run, mnt)
+    refused(t, 1, ['create it with mkdir -p'], '--standalone', '--db', t.dir / 'x.db', *run, deep)
+    refused(t, 1, ['which would hide it; give another place'], '--standalone', '--db', mnt / ('d' * 200) / ('e' * 250) / ('f' * 250) / 'x.db', *run, mnt)
+    refused(t, 2, ['1 to 90 bytes'], '--standalone', '--db', t.dir / 'x.db', '--run-dir', deep, mnt)
 
 
 @test

@@ -46,10 +46,10 @@ START_TEST(answers_both_ways) {
         struct enc e;
         struct ctl_answer a;
         enc_init(&e, 4096);
-        ck_assert_int_eq(ctl_chunk_encode(&e, "part", 4), 0);
+        ck_assert_int_eq(ctl_wait_encode(&e), 0);
         ck_assert_int_eq(ctl_answer_decode(e.data + CTL_HEADER, e.len - CTL_HEADER, &a), 0);
-        ck_assert_int_eq(a.type, CTL_CHUNK);
-        ck_assert_uint_eq(a.len, 4);
+        ck_assert_int_eq(a.type, CTL_WAIT);
+        ck_assert_uint_eq(a.len, 0);
         enc_reset(&e);
         ck_assert_int_eq(ctl_reply_encode(&e, CTL_FAILED, "why", NULL, 0), 0);
         ck_assert_int_eq(ctl_answer_decode(e.data + CTL_HEADER, e.len - CTL_HEADER, &a), 0);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static char dir[64], path[96];
@@ -54,12 +55,12 @@ static void teardown(void) {
 
 static int connected(void) {
         int fd = -1;
-        ck_assert_int_eq(ctl_connect(dir, &fd), 0);
+        ck_assert_int_eq(ctl_connect(dir, 10000, &fd), 0);
         return fd;
 }
 static struct ctl_result ask(int fd, size_t n, const char *const *words) {
         struct ctl_result r = {0};
-        ck_assert_int_eq(ctl_ask(fd, n, words, NULL, NULL, &r), 0);
+        ck_assert_int_eq(ctl_ask(fd, n, words, &r), 0);
         return r;
 }
 
@@ -125,6 +126,54 @@ static void *answer_late(void *arg) {
         ctl_call_reply(c, CTL_OK, "", "late", 4);
         return NULL;
 }
+
+/* Longer than the client's patience, but not without a sign of life. */
+static void *answer_very_late(void *arg) {
+        struct ctl_call *c = wait_kept();
+        (void)arg;
+        ck_assert_ptr_nonnull(c);
+        usleep(2 * CTL_WAIT_MS * 1000 + 500000);
+        ctl_call_reply(c, CTL_OK, "", "at last", 7);
+        return NULL;
+}
+
+START_TEST(signs_of_life) {
+        pthread_t thread;
+        int fd = -1;
+        ck_assert_int_eq(ctl_connect(dir, CTL_WAIT_MS + 1000, &fd), 0);
+        pthread_create(&thread, NULL, answer_very_late, NULL);
+        struct ctl_result r = ask(fd, 1, (const char *const[]){"keep"});
+        ck_assert_str_eq(r.body, "at last");
+        ctl_result_done(&r);
+        pthread_join(thread, NULL);
+        close(fd);
+}
+END_TEST
+
+/* A listener that takes nobody out of its backlog, as a stopped daemon does: neither an answer nor, when it is full, a connection. */
+START_TEST(nobody_answers) {
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        struct ctl_result r = {0};
+        char other[64] = "/tmp/coterie-ctl-XXXXXX";
+        int fds[8], n = 0;
+        ck_assert_ptr_nonnull(mkdtemp(other));
+        snprintf(address.sun_path, sizeof(address.sun_path), "%s/" CTL_SOCKET, other);
+        int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+        ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+        ck_assert_int_eq(listen(listener, 1), 0);
+        ck_assert_int_eq(ctl_connect(other, 50, &fds[n++]), 0);
+        ck_assert_int_eq(ctl_ask(fds[0], 1, (const char *const[]){"status"}, &r), -ETIMEDOUT);
+        errint_t error = 0;
+        while (n < 8 && (error = ctl_connect(other, 50, &fds[n])) == 0)
+                n++;
+        ck_assert_int_eq(error, -ETIMEDOUT);
+        while (n > 0)
+                close(fds[--n]);
+        close(listener);
+        unlink(address.sun_path);
+        rmdir(other);
+}
+END_TEST
 
 START_TEST(late_answer_from_another_thread) {
         pthread_t thread;
@@ -229,6 +278,8 @@ static Suite *suite(void) {
         tcase_add_test(t, socket_is_private);
         tcase_add_test(t, several_requests_on_one_connection);
         tcase_add_test(t, usage_and_unknown);
+        tcase_add_test(t, signs_of_life);
+        tcase_add_test(t, nobody_answers);
         tcase_add_test(t, late_answer_from_another_thread);
         tcase_add_test(t, client_leaves_before_the_answer);
         tcase_add_test(t, hostile_bytes);

@@ -3,8 +3,8 @@
 
 #include "ctl/protocol.h"
 
-/* -ENOENT, -ECONNREFUSED: no daemon; -EACCES; -ENAMETOOLONG. */
-errint_t ctl_connect(const char *run_dir, int *ret_fd);
+/* -ENOENT, -ECONNREFUSED: no daemon; -EACCES; -ENAMETOOLONG. timeout_ms: how long a sign of life may take, here and in what follows. */
+errint_t ctl_connect(const char *run_dir, uint64_t timeout_ms, int *ret_fd);
 struct ctl_result {
         enum ctl_status status;
         char *message;
@@ -12,5 +12,5 @@ struct ctl_result {
         size_t len;
 };
 void ctl_result_done(struct ctl_result *r);
-/* chunk: NULL if none are expected. -ECONNRESET: the daemon went away before it answered. */
-errint_t ctl_ask(int fd, size_t n, const char *const *words, void (*chunk)(void *ctx, const void *p, size_t n), void *ctx, struct ctl_result *ret);
+/* -ECONNRESET: the daemon went away before it answered. -ETIMEDOUT: it is there and gives no sign of life. */
+errint_t ctl_ask(int fd, size_t n, const char *const *words, struct ctl_result *ret);

@@ -2,9 +2,9 @@
  *
  * A frame is a u32 length (little-endian, of what follows) and a body: u8 version, u8 type, then
  *   request: varint count of words, then each as varint length and bytes (the command's name and its arguments)
- *   chunk:   the bytes of a part of the answer, to the end of the frame
+ *   wait:    nothing; sent every second while the command runs: the daemon lives and works on it
  *   reply:   u8 status, varint length and bytes of a message (one line, for people), then the body to the end of the frame (JSON or text)
- * A connection carries requests one after the other; each is answered by any number of chunks and one reply. */
+ * A connection carries requests one after the other; each is answered by any number of waits and one reply. */
 #pragma once
 
 #include "base/codec.h"
@@ -17,7 +17,7 @@
 #define CTL_MESSAGE_MAX 4096u
 #define CTL_HEADER 4u
 
-enum ctl_type { CTL_REQUEST = 1, CTL_CHUNK = 2, CTL_REPLY = 3 };
+enum ctl_type { CTL_REQUEST = 1, CTL_WAIT = 2, CTL_REPLY = 3 };
 enum ctl_status { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2, CTL_NO_DAEMON = 3 /* the client's own */, CTL_NO_QUORUM = 4 }; /* = exit codes */
 
 struct ctl_request {
@@ -31,12 +31,12 @@ void ctl_request_done(struct ctl_request *r);
 errint_t ctl_frame_length(const uint8_t header[CTL_HEADER], size_t max, size_t *ret);
 /* Whole frames, header included. -E2BIG: too many words or too long. */
 errint_t ctl_request_encode(struct enc *e, size_t n, const char *const *words);
-errint_t ctl_chunk_encode(struct enc *e, const void *p, size_t n);
+errint_t ctl_wait_encode(struct enc *e);
 errint_t ctl_reply_encode(struct enc *e, enum ctl_status status, const char *message, const void *body, size_t len);
 /* A body without its header. -EPROTO: another version; -EBADMSG: not a request. */
 errint_t ctl_request_decode(const void *p, size_t n, struct ctl_request *ret);
 struct ctl_answer {
-        enum ctl_type type; /* chunk or reply */
+        enum ctl_type type; /* wait or reply */
         enum ctl_status status;
         const char *message; /* message_len bytes */
         size_t message_len;

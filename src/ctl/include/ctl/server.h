@@ -8,6 +8,7 @@
 
 #define CTL_CLIENTS_MAX 64u
 #define CTL_CROWDED_MS  1000u  /* when all places are taken, a client that was idle for so long loses its place to a newcomer */
+#define CTL_WAIT_MS     1000u  /* between two signs of life to a client whose command runs */
 #define CTL_IDLE_MS     30000u /* a client that has begun a request and does not finish it is closed */
 
 struct ctl_call;

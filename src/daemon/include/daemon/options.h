@@ -6,6 +6,8 @@
 #include "base/log.h"
 #include "store/store.h"
 
+#include <stdio.h>
+
 enum option_type { OPTION_BOOL, OPTION_NUMBER, OPTION_BYTES, OPTION_DURATION, OPTION_CHOICE, OPTION_TEXT };
 
 #define OPTION_TEXT_MAX 4096u
@@ -87,6 +89,7 @@ errint_t options_parse(struct options *o, int argc, char **argv, char reason[OPT
 errint_t options_reload(const struct options *from, struct options *ret, char reason[OPTIONS_REASON]);
 /* FILE:LINE: in front of each reason. -ENOENT and others: the file cannot be read. */
 errint_t config_read(struct options *o, const char *path, char reason[OPTIONS_REASON]);
+errint_t config_read_stream(struct options *o, FILE *f, const char *path, char reason[OPTIONS_REASON]); /* path: for the reason alone */
 void options_usage(int fd);
 
 /* Parsing of values, also for `coterie set`. */

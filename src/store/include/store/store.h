@@ -41,12 +41,13 @@ struct store_config {
         struct store_backing *backing; /* store_open_memory alone (store_memory.h); NULL: nothing survives close */
 };
 #define CLUSTER_ID_SIZE 16
+#define STORE_REASON (4096u + 256u) /* room for a path */
 struct store_loaded {
         bool fresh;         /* the database was created now */
         bool unclean;       /* the log was not empty: killed or cut */
         bool boot_changed;  /* and the boot id is another: what was not flushed may be forgotten */
         bool read_only;     /* damaged: opened for rescue; reason says what is wrong, in one line */
-        char reason[256];
+        char reason[STORE_REASON];
         uint64_t replayed;  /* operations */
         uint64_t promised, adopted;
         uint8_t cluster_id[CLUSTER_ID_SIZE]; /* zeros: none yet */
