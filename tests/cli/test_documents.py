@@ -75,6 +75,21 @@ def every_command_has_help_with_examples(t):
         eq(any(line.startswith('  ') and 'coterie ' + name in line for line in lines), True, '%s: no example' % name)
 
 
+@test(needs_fuse=False)
+def what_documents_name_is_there(t):
+    """Links, and files of the tree in `backquotes`."""
+    gone = []
+    for path in [ROOT / 'README.md', ROOT / 'NEWS.md', *sorted((ROOT / 'docs').rglob('*.md'))]:
+        text = path.read_text()
+        for link in re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', text):
+            if not (path.parent / link).exists():
+                gone.append('%s: link to %s' % (path.name, link))
+        for name in re.findall(r'`((?:src|docs|tests|tools|bench|systemd|cmake)/[\w./*-]+)`', text):
+            if not any(ROOT.glob(re.sub(r'NAME', '*', name).rstrip('/'))):
+                gone.append('%s: %s' % (path.name, name))
+    eq(gone, [])
+
+
 # --- commands in documents
 
 def shown(text, block):
