@@ -5,7 +5,7 @@ set -euo pipefail
 
 build="build-essential cmake ninja-build pkg-config libfuse3-dev fuse3 libsqlite3-dev libglib2.0-dev libzstd-dev libxxhash-dev
        libarchive-dev libjansson-dev libsystemd-dev libcpg-dev libquorum-dev libvotequorum-dev libcmap-dev libcorosync-common-dev check sqlite3 python3"
-tests="acl attr binutils corosync e2fsprogs fuse3 git gnuplot-nox iproute2 jq kmod libacl1-dev man-db procps psmisc rsync util-linux xfsprogs zstd
+tests="acl attr binutils corosync e2fsprogs fuse3 git gnuplot-nox iproute2 jq kmod libacl1-dev man-db procps psmisc rsync shellcheck util-linux xfsprogs zstd
        ansible-core augeas-tools ed inotify-tools liblockfile-bin logrotate nano openssh-client openssl patch perl sudo ucf vim-tiny"
 
 wanted=$build

@@ -6,6 +6,7 @@ shift
 here=$(dirname "$0")
 failed=0
 listed=$("$sim" --list-variants | cut -d' ' -f1)
+# shellcheck disable=SC2048  # words on purpose
 for name in ${*:-$listed}; do
         options=$(sed -n "s/^$name  *//p" "$here/variants.txt")
         if [ -z "$options" ]; then
