@@ -88,7 +88,7 @@ static _Noreturn void finish(struct guard *g) {
 
 /* --- what is heard */
 
-static void died(struct guard *g, const char *how, int signal) {
+static void died(struct guard *g, int signal) { /* 0: unknown */
         bool first = !g->cut && g->mounted;
 
         cut(g);
@@ -98,7 +98,7 @@ static void died(struct guard *g, const char *how, int signal) {
                 log_error("coteried (pid %d) crashed (signal %d, %s): its mount at %s is cut off", (int)g->daemon, signal,
                           strsignal(signal), g->config.mountpoint);
         else
-                log_error("coteried (pid %d) %s: its mount at %s is cut off", (int)g->daemon, how, g->config.mountpoint);
+                log_error("coteried (pid %d) was killed: its mount at %s is cut off", (int)g->daemon, g->config.mountpoint);
 }
 
 static void take_file(struct guard *g, struct msghdr *message) {
@@ -124,7 +124,7 @@ static void take_beat(struct guard *g, uint8_t late) {
         g->beating = true;
 }
 
-static void listen_to_daemon(struct guard *g) {
+static bool hear_message(struct guard *g) { /* false: there was none */
         uint8_t bytes[2] = {0};
         struct iovec iov = {bytes, sizeof(bytes)};
         _Alignas(struct cmsghdr) char space[CMSG_SPACE(sizeof(int))];
@@ -132,9 +132,9 @@ static void listen_to_daemon(struct guard *g) {
         ssize_t n = recvmsg(g->fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
-                return;
+                return false;
         if (n <= 0) { /* its last thread has ended */
-                died(g, "ended without a stop", 0);
+                died(g, 0);
                 finish(g);
         }
         switch (bytes[0]) {
@@ -148,11 +148,12 @@ static void listen_to_daemon(struct guard *g) {
                 g->beating = false;
                 break;
         case GUARDIAN_CRASH:
-                died(g, "", bytes[1]);
+                died(g, bytes[1]);
                 break;
         default:
                 break;
         }
+        return true;
 }
 
 /* --- the watchdog */
@@ -281,10 +282,10 @@ void guardian_process(const struct guardian_config *config, int fd, int life, pi
         for (;;) {
                 struct pollfd fds[2] = {{.fd = g.fd, .events = POLLIN}, {.fd = g.life, .events = POLLIN}};
                 (void)poll(fds, ARRAY_LEN(fds), watch_loops(&g, watch_end(&g)));
-                if (fds[0].revents)
-                        listen_to_daemon(&g); /* first: it may have been mounted just now */
+                while (hear_message(&g)) /* all of them first: it may have been mounted just now, or say of what it dies */
+                        ;
                 if (fds[1].revents) {
-                        died(&g, "was killed", 0);
+                        died(&g, 0);
                         cleanup_fdp_(&g.life); /* heard */
                         g.life = -1;
                 }

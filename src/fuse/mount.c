@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define FSTYPE             "fuse.coterie"
-#define STACKED_MOUNTS_MAX 64 /* dead mounts on one place that are detached before it is called hopeless */
+#define STACKED_MOUNTS_MAX 64   /* dead mounts on one place that are detached before it is called hopeless */
 #define ANSWER_MS          3000 /* for whoever serves what is mounted there */
 
 struct found_mount {
@@ -135,7 +135,8 @@ static errint_t detach_dead(const char *path, char *reason, size_t size) {
                 enum answer answer = ask(path);
                 if (answer == ANSWER_NONE)
                         return fail(reason, size, -EBUSY,
-                                    "%s is mounted by %s that does not answer, for it is stopped or hangs: continue it with kill -CONT, or end it with "
+                                    "%s is mounted by %s that does not answer, for it is stopped or hangs: continue it with kill -CONT, or "
+                                    "end it with "
                                     "kill -9",
                                     QUOTED(path), ours ? "a coteried" : "another filesystem's process");
                 if (answer == ANSWER_LIVING && !ours)

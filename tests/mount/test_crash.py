@@ -3,11 +3,13 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 
-from harness import at_most, eq, test
+from daemon import wait_until
+from harness import at_least, at_most, eq, test
 from machine import need_program, run
 from workload import carry_out, difference, outcomes, read_journal, snapshot, work
 
@@ -194,6 +196,122 @@ def start_over_a_dead_mount(t):
         eq(sum(line.split()[1] == str(d.mnt) for line in f), 1, 'mounts on the mount point')
     sitter.kill()
     sitter.wait()
+
+
+def guardians(d):
+    """The processes that call themselves the guardian of this mount."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        try:
+            with open('/proc/%s/cmdline' % pid, 'rb') as f:
+                title = f.read().split(b'\0')[0].decode()
+        except OSError:
+            continue
+        if title.startswith('coteried: guardian of ') and str(d.mnt).startswith(title[22:]):
+            found.append(int(pid))
+    return found
+
+
+@test
+def guardian_comes_and_goes_with_its_daemon(t):
+    d = t.daemon()
+    guardian, = guardians(d)
+    eq(os.getsid(guardian) != os.getsid(d.pid), True, 'a session of its own')
+    with open('/proc/%d/status' % guardian) as f:
+        resident = int(next(line.split()[1] for line in f if line.startswith('RssAnon')))
+    t.note('the guardian has %d KiB of its own' % resident)
+    at_most(resident, 2048, 'KiB')
+    held = sorted(os.readlink('/proc/%d/fd/%s' % (guardian, fd)).split(':')[0] for fd in os.listdir('/proc/%d/fd' % guardian))
+    eq([x for x in held if x not in ('/dev/null', 'pipe', 'socket', str(d.log)) and not x.endswith('/abort')], [], 'descriptors')
+    os.killpg(os.getpgid(d.pid), signal.SIGHUP)
+    os.kill(guardian, signal.SIGTERM)
+    (d.mnt / 'f').write_text('content')
+    eq(guardians(d), [guardian])
+    d.stop()
+    eq(guardians(d), [])
+    eq('cut off' in d.log_tail(), False)
+    d.start()
+    d.kill()
+    wait_until(lambda: not guardians(d), 2, 'end of the guardian')
+    eq(d.log_tail().count('was killed: its mount at %s is cut off' % d.mnt), 1, d.log_tail())
+    d.start()
+    for number in (signal.SIGSEGV, signal.SIGABRT):
+        d.expect_alive = False
+        d.signal(number)
+        d.wait_gone()
+        wait_until(lambda: not guardians(d), 2, 'end of the guardian')
+        eq('crashed (signal %d' % number in d.log_tail(), True, d.log_tail())
+        d.start()
+    eq((d.mnt / 'f').read_text(), 'content')
+
+
+@test
+def failed_start_leaves_no_guardian(t):
+    d = t.daemon(start=False)
+    d.db.write_text('this is no database')
+    eq(d.try_start().returncode, 1)
+    eq(guardians(d), [])
+
+
+@test
+def dead_mount_can_be_detached(t):
+    d = t.daemon(options=['--dead-mount', 'detach'])
+    (d.mnt / 'f').write_text('content')
+    d.kill()
+    wait_until(lambda: not guardians(d), 2, 'end of the guardian')
+    eq(os.listdir(d.mnt), [], 'below the mount')
+    d.start()
+    eq((d.mnt / 'f').read_text(), 'content')
+
+
+@test
+def hanging_is_reported_and_may_be_ended(t):
+    d = t.daemon(options=['--hang-report', '300ms'])
+    d.signal(signal.SIGSTOP)
+    wait_until(lambda: 'is stopped: it received SIGSTOP' in d.log_tail(), 5, 'a line in the log')
+    d.signal(signal.SIGCONT)
+    wait_until(lambda: 'goes on' in d.log_tail(), 5, 'another one')
+    time.sleep(1)
+    eq(d.log_tail().count('is stopped'), 1, d.log_tail())
+    d.stop()
+    d.options = ['--hang-report', '300ms', '--hang-kill', '1s']
+    d.start()
+    (d.mnt / 'f').write_text('content')
+    d.expect_alive = False
+    d.signal(signal.SIGSTOP)
+    d.wait_gone(10)
+    eq('has hung for too long and is killed' in d.log_tail(), True, d.log_tail())
+    d.start()
+    eq((d.mnt / 'f').read_text(), 'content')
+
+
+def datagrams(s):
+    got = []
+    while True:
+        try:
+            got += s.recv(4096).decode().splitlines()
+        except BlockingIOError:
+            return got
+
+
+@test
+def service_watchdog_is_fed_while_the_loops_live(t):
+    d = t.daemon(start=False)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as s:
+        s.bind(str(t.dir / 'notify'))
+        env = dict(os.environ, NOTIFY_SOCKET=str(t.dir / 'notify'), WATCHDOG_USEC='800000')
+        eq(d.try_start(env=env).returncode, 0)
+        eq('READY=1' in datagrams(s), True)
+        time.sleep(1)
+        at_least(datagrams(s).count('WATCHDOG=1'), 3, 'signs of life in a second')
+        d.signal(signal.SIGSTOP)
+        datagrams(s)
+        time.sleep(1)
+        eq(datagrams(s), [], 'signs of life while it is stopped')
+        d.signal(signal.SIGCONT)
+        wait_until(lambda: 'WATCHDOG=1' in datagrams(s), 5, 'a sign of life')
+        d.stop()
+        eq('STOPPING=1' in datagrams(s), True)
 
 
 @test
