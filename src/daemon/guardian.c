@@ -109,6 +109,7 @@ static void release(struct guardian *g) {
 
 errint_t guardian_start(const struct guardian_config *config, struct guardian **ret) {
         struct guardian *g;
+        char ready;
         int fds[2];
 
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
@@ -126,6 +127,7 @@ errint_t guardian_start(const struct guardian_config *config, struct guardian **
         }
         cleanup_fdp_(&g->theirs);
         g->theirs = -1;
+        (void)recv(g->fd, &ready, 1, 0); /* from here on no signal ends it; or it has ended already, which the first beat tells */
         *ret = g;
         return 0;
 }

@@ -279,6 +279,7 @@ void guardian_process(const struct guardian_config *config, int fd, int life, pi
         struct guard g = {.config = *config, .daemon = daemon, .fd = fd, .life = life, .abort_fd = -1};
 
         become(&g);
+        (void)send(g.fd, "r", 1, MSG_NOSIGNAL); /* guardian_start waits for it */
         for (;;) {
                 struct pollfd fds[2] = {{.fd = g.fd, .events = POLLIN}, {.fd = g.life, .events = POLLIN}};
                 (void)poll(fds, ARRAY_LEN(fds), watch_loops(&g, watch_end(&g)));
