@@ -72,7 +72,7 @@ def waiting(fs, long):
     for on in (fs,) if long else ISOLATED:
         for size in (KIB, 64 * KIB, MIB) if long else (KIB, 64 * KIB):
             most = {'bytes': ISOLATED[on] + 1.1 * size} if on in ISOLATED else {}
-            yield Case('isolated update of %d B, %s' % (size, on), lambda d, on=on, size=size: named.isolated(d, on, size, n=200 if long else 15),
+            yield Case('isolated update of %d B, %s' % (size, on), lambda d, on=on, size=size: named.isolated(d, on, size, n=named.MANY_ISOLATED if long else 15),
                        waits=True, **most)
     yield Case('idle', lambda d: named.idle(d, fs=fs, seconds=60), waits=True, bytes=0)
 
