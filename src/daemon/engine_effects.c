@@ -208,8 +208,15 @@ static void effect_run(struct engine *e, const struct repl_effect *f) {
 }
 
 void effects_run(struct engine *e, const struct repl_effects *effects) {
-        for (size_t i = 0; i < effects->n; i++)
+        bool doubt = false;
+
+        for (size_t i = 0; i < effects->n; i++) {
                 effect_run(e, &effects->items[i]);
+                doubt |= effects->items[i].kind == EFFECT_REPLY && effects->items[i].reply.result.error == -EIO;
+        }
+        /* The kernel takes a failed operation for one that did not happen, and is not told of its own ones: but this one may have, or may yet. */
+        if (doubt && e->hooks.invalidate_all)
+                e->hooks.invalidate_all(e->hooks.ctx, NULL);
 }
 
 /* --- the transport's callbacks: hand over and return */

@@ -124,6 +124,9 @@ static void all_cleared_call(struct engine *e, void *ctx) {
 
 void engine_all_invalidated(void *done_ctx) {
         struct all_cleared *all = done_ctx;
+
+        if (!all) /* nobody waits for it */
+                return;
         engine_post_call(all->e, all_cleared_call, all);
 }
 

@@ -23,6 +23,7 @@
 #define REPL_REQUESTS_MAX     65536u
 #define REPL_CONFLICT_BYTES   (64 * MIB) /* kept of operations that are not yet stable */
 #define REPL_TIMER_CHECK      1u   /* what is owed; grace; forgetful wait; back-off */
+#define REPL_WITHDRAWN_MS  300u /* for an operation under way whose caller was interrupted */
 
 /* --- the machine's states */
 enum phase {
@@ -65,7 +66,8 @@ struct request {
         struct request *next, *prev;
         uint64_t token, number;
         enum fate fate;
-        bool withdrawn, unsure; /* unsure: absent when an epoch began, but until that epoch has lasted a history that has it may still win */
+        uint64_t withdrawn_at; /* now, when its caller was interrupted; 0: was not */
+        bool unsure; /* absent when an epoch began, but until that epoch has lasted a history that has it may still win */
         struct opbuf *op;
         size_t sent;        /* bytes of it handed to the transport in this round */
         uint32_t instance, round, first, last; /* messages that carried it: for FATE_SENT and FATE_UNKNOWN */
@@ -213,6 +215,7 @@ struct repl {
         uint64_t next_number, window_used;
         struct barrier *barriers;
         size_t n_barriers, cap_barriers;
+        uint64_t withdrawn_at; /* of the first withdrawn request that waits; 0: none */
         uint64_t lost_at; /* now, when the primary view ended; requests are refused after the grace */
         bool refusing;
 
@@ -323,6 +326,7 @@ void stable_refuse_barriers(struct repl *r, int error);
 /* request.c */
 void request_submit(struct repl *r, const struct repl_event *ev);
 void request_withdraw(struct repl *r, uint64_t token);
+void request_withdrawn(struct repl *r); /* the timer: answers those that were withdrawn REPL_WITHDRAWN_MS ago */
 void request_round_ended(struct repl *r);
 void request_returned(struct repl *r, const struct wire_header *h); /* our own message of an earlier round came */
 struct request *request_delivered(struct repl *r, const struct wire_op *op);

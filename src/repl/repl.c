@@ -242,7 +242,7 @@ static void tell_role(struct repl *r) {
 /* When something has to be looked at although no event may come. 0: nothing. */
 static uint64_t next_check(const struct repl *r) {
         enum phase p = repl_phase(r);
-        uint64_t at = 0, soon = r->now + MAX_OF(repl_ack_timeout(r) / (p == PHASE_COLLECT ? 16 : 4), (uint64_t)1);
+        uint64_t at = 0, soon = r->now + MAX_OF(repl_ack_timeout(r) / 16, (uint64_t)1);
         bool settling = p != PHASE_ACTIVE && !r->refusing && p != PHASE_LEFT;
         if (settling)
                 at = r->lost_at + r->config.read_only_grace_ms;
@@ -257,6 +257,8 @@ static uint64_t next_check(const struct repl *r) {
                 owing = (r->n_members > 1 && (r->recent_n > 0 || r->n_barriers > 0 || r->donor)) || r->stopping;
         if ((owing && r->n_members > 1) || r->donor || (p == PHASE_ACTIVE && r->stopping))
                 at = !at || soon < at ? soon : at;
+        if (r->withdrawn_at && (!at || r->withdrawn_at + REPL_WITHDRAWN_MS < at))
+                at = r->withdrawn_at + REPL_WITHDRAWN_MS;
         return at && at <= r->now ? r->now + 1 : at;
 }
 
@@ -281,6 +283,7 @@ static void on_timer(struct repl *r) {
                 repl_fail(r, "stopped");
                 return;
         }
+        request_withdrawn(r);
         request_grace(r);
         expel_check(r);
         catchup_check(r);

@@ -76,10 +76,13 @@ void request_withdraw(struct repl *r, uint64_t token) {
         for (struct request *q = r->first; q; q = q->next) {
                 if (q->token != token)
                         continue;
-                q->withdrawn = true;
                 if (q->fate == FATE_QUEUED && q->sent == 0 && !q->unsure) { /* surely in nobody's history, and never will be */
                         reply_error(r, token, -EINTR);
                         request_remove(r, q);
+                } else if (!q->withdrawn_at) {
+                        q->withdrawn_at = MAX_OF(r->now, (uint64_t)1);
+                        if (!r->withdrawn_at)
+                                r->withdrawn_at = q->withdrawn_at;
                 }
                 return;
         }
@@ -89,6 +92,28 @@ void request_withdraw(struct repl *r, uint64_t token) {
                         memmove(&r->barriers[i], &r->barriers[i + 1], (--r->n_barriers - i) * sizeof(r->barriers[0]));
                         return;
                 }
+}
+
+/* The operation goes on its way without its caller, who learns that its fate is not known. One that was handed over in part goes on until it
+ * is complete: its pieces must follow each other. */
+void request_withdrawn(struct repl *r) {
+        uint64_t first = 0;
+        for (struct request *q = r->first, *next; q; q = next) {
+                next = q->next;
+                if (!q->withdrawn_at)
+                        continue;
+                bool due = r->now - q->withdrawn_at >= REPL_WITHDRAWN_MS, partly = q->fate == FATE_QUEUED && q->sent > 0;
+                if (due && !partly) {
+                        reply_error(r, q->token, -EIO);
+                        request_remove(r, q);
+                        continue;
+                }
+                if (due)
+                        q->withdrawn_at = r->now; /* looked at again */
+                if (!first || q->withdrawn_at < first)
+                        first = q->withdrawn_at;
+        }
+        r->withdrawn_at = first;
 }
 
 /* --- rounds */

@@ -4,6 +4,7 @@ synced set shows is not older than what had been acknowledged before the read be
 A call that ended with EROFS surely did not happen. Any other error leaves it open."""
 import bisect
 import json
+import os
 
 SURELY_NOT = ('EROFS',)
 FOREVER = float('inf')
@@ -34,13 +35,24 @@ class Tree:
     """One node's tree at the end."""
 
     def __init__(self, root):
-        self.root = root
+        self.root, self.lists = root, {}
 
     def content(self, name):
         try:
             return (self.root / name).read_text()
         except FileNotFoundError:
             return None
+
+    def shown(self, name):
+        """What a look at the name gives, and what a list of its directory says of it."""
+        path = self.root / name
+        try:
+            found = path.read_text() if path.is_file() else 'directory' if path.is_dir() else None
+        except FileNotFoundError:
+            found = None
+        if path.parent not in self.lists:
+            self.lists[path.parent] = set(os.listdir(path.parent)) if path.parent.is_dir() else set()
+        return found, path.name in self.lists[path.parent]
 
     def names(self, directory):
         try:
@@ -191,8 +203,16 @@ CHECKS = {'files': check_files, 'fsynced': check_files, 'own_register': check_re
           'entries': check_entries, 'append': check_append, 'claims': check_claims}
 
 
+def differences(calls, trees):
+    """All nodes show the same, also of what may or may not have happened."""
+    for name in sorted({c.name for c in calls if c.what != 'list'}):
+        seen = [tree.shown(name) for tree in trees]
+        if any(s != seen[0] for s in seen):
+            yield 'the nodes differ in %s: %r; last %r' % (name, seen, [c for c in calls if c.name == name][-1])
+
+
 def violations(workload, calls, roots, most=5):
-    found = []
+    found = list(differences(calls, [Tree(root) for root in roots]))[:most]
     for root in roots:
         for text in CHECKS[workload](calls, Tree(root)):
             found.append(text)

@@ -578,6 +578,32 @@ START_TEST(founder_promises_first) {
 }
 END_TEST
 
+/* The caller was interrupted while another member does not acknowledge: it is told soon that the fate is not known; the operation goes on. */
+START_TEST(withdrawn_under_way) {
+        struct hcluster c;
+        three(&c);
+        c.nodes[1].hold_invalidated = true;
+        uint64_t t = hc_mkdir(&c, 0, "x");
+        hc_settle(&c);
+        hc_step(&c, 0, &(struct repl_event){.kind = REPL_WITHDRAW, .withdraw = {t}});
+        hc_settle(&c);
+        ck_assert_ptr_null(hc_reply(&c, 0, t));
+        hc_tick(&c, 400);
+        ck_assert_ptr_nonnull(hc_reply(&c, 0, t));
+        ck_assert_int_eq(hc_reply(&c, 0, t)->result.error, -EIO);
+        c.nodes[1].hold_invalidated = false;
+        hc_step(&c, 1, &(struct repl_event){.kind = REPL_INVALIDATED, .seq = {1}});
+        hc_settle(&c);
+        for (size_t i = 0; i < 3; i++)
+                ck_assert(hc_has(&c, i, "x"));
+        t = hc_mkdir(&c, 0, "y");
+        hc_settle(&c);
+        ok(&c, 0, t);
+        hc_alike(&c, ALL3);
+        hc_done(&c);
+}
+END_TEST
+
 START_TEST(foreign_cluster_is_set_aside) {
         struct hcluster c;
         hc_init(&c, 3);
@@ -637,6 +663,7 @@ Suite *suite_cluster(void) {
         tcase_add_test(t, quorum_of_another_ring_says_nothing);
         tcase_add_test(t, forgetful_members_do_not_choose);
         tcase_add_test(t, forgetful_wait_ends);
+        tcase_add_test(t, withdrawn_under_way);
         tcase_add_test(t, founder_does_not_wait);
         tcase_add_test(t, founder_promises_first);
         tcase_add_test(t, foreign_cluster_is_set_aside);
