@@ -143,6 +143,10 @@ void tree_hash_seed(struct tree *t, uint64_t seed) {
                 ptrtab_insert(&t->inodes, inode_hash(t, root->ino), root);
 }
 
+uint64_t tree_hash_seed_of(const struct tree *t) {
+        return t->hash_seed;
+}
+
 void tree_free(struct tree *t) {
         if (!t)
                 return;

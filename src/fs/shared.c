@@ -1,7 +1,7 @@
 /* shared.c: the state and its lock. */
 #include "internal.h"
 
-struct shared_state *shared_state_new(void) {
+struct shared_state *shared_state_new(uint64_t hash_seed) {
         struct shared_state *s = NEW(struct shared_state);
         pthread_rwlockattr_t attr;
         (void)pthread_rwlockattr_init(&attr); /* none of these can fail with these arguments */
@@ -10,6 +10,7 @@ struct shared_state *shared_state_new(void) {
         (void)pthread_rwlock_init(&s->lock, &attr);
         (void)pthread_rwlockattr_destroy(&attr);
         state_init(&s->state);
+        tree_hash_seed(s->state.tree, hash_seed);
         return s;
 }
 

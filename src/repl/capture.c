@@ -355,10 +355,11 @@ static errint_t build_settings(struct tree *t, const struct transfer_begin *b, c
         return 0;
 }
 
-errint_t capture_build(struct capture *c, const struct transfer_begin *b, const uint8_t *begin, size_t begin_len, struct state *ret,
-                       char *fault, size_t fault_size) {
+errint_t capture_build(struct capture *c, const struct transfer_begin *b, const uint8_t *begin, size_t begin_len, uint64_t hash_seed,
+                       struct state *ret, char *fault, size_t fault_size) {
         CLEANUP(tree_freep) struct tree *t = tree_restore_begin();
         CLEANUP(sessions_freep) struct sessions *sessions = NULL;
+        tree_hash_seed(t, hash_seed);
         (void)snprintf(fault, fault_size, "an inode, a setting or the recorded results are malformed");
         qsort(c->inodes, c->n_inodes, sizeof(*c->inodes), inode_cmp);
         errint_t r = build_settings(t, b, begin, begin_len);

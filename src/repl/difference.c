@@ -200,7 +200,8 @@ void difference_piece(struct repl *r, const struct piece *p) {
 static void build(struct repl *r) {
         struct catchup *c = r->catchup;
         char fault[160];
-        if (capture_build(c->target, &c->begin, c->begin_bytes, c->begin_len, &c->built, fault, sizeof(fault)) < 0) {
+        if (capture_build(c->target, &c->begin, c->begin_bytes, c->begin_len, tree_hash_seed_of(r->state->tree), &c->built, fault,
+                          sizeof(fault)) < 0) {
                 catchup_restart(r, fault);
                 return;
         }

@@ -253,7 +253,8 @@ errint_t image_builder_end(struct image_builder *b, struct state *ret, uint64_t 
                 (void)snprintf(fault, fault_size, b->err == -ENOMEM ? "not enough memory" : "it is cut short or malformed");
                 return b->err;
         }
-        errint_t r = capture_build(b->c, &b->begin, b->begin_bytes, b->begin_len, ret, fault, fault_size);
+        errint_t r = capture_build(b->c, &b->begin, b->begin_bytes, b->begin_len, 0 /* read by tools */, ret, fault,
+                                   fault_size);
         if (r == 0)
                 *ret_adopted = b->begin.adopted;
         return r;

@@ -79,7 +79,8 @@ size_t capture_add(struct capture *c, const struct capture_inode *inode); /* tak
 errint_t capture_object(const struct capture *c, enum object_kind kind, uint64_t id, uint8_t mode, struct enc *e);
 /* The state that a complete capture describes, built beside the old one; sorts the inodes. -EBADMSG with a line in fault: what was given
  * does not fit together. `begin`: as the donor gave it. */
-errint_t capture_build(struct capture *c, const struct transfer_begin *b, const uint8_t *begin, size_t begin_len, struct state *ret, char *fault, size_t fault_size);
+errint_t capture_build(struct capture *c, const struct transfer_begin *b, const uint8_t *begin, size_t begin_len, uint64_t hash_seed,
+                       struct state *ret, char *fault, size_t fault_size);
 
 /* --- the record of an inode: ino varint, mode, uid, gid, nlink, rdev u32 each; atime, mtime, ctime: seconds svarint, nanoseconds u32 each; xattrs (as
  * tree_xattrs_encode) as bytes. Files and symlinks: size varint, digest 16 of the content. Directories: parent varint, next cookie varint, then entries

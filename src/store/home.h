@@ -63,7 +63,7 @@ struct home_loaded {
         uint64_t *bad; /* malloc'ed, ascending: inodes whose content could not be read; they are empty and without permissions */
         size_t n_bad;
 };
-errint_t home_load(struct home *h, const struct home_meta *meta, struct content *content, const struct home_load_ops *ops, struct state *state, struct home_loaded *ret);
+errint_t home_load(struct home *h, const struct home_meta *meta, struct content *content, const struct home_load_ops *ops, uint64_t hash_seed, struct state *state, struct home_loaded *ret);
 errint_t home_has_extents(struct home *h, bool *ret);
 errint_t home_integrity(struct home *h, void (*fault)(void *ctx, const char *line), void *ctx, uint64_t *ret_faults); /* SQLite's own check */
 

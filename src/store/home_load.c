@@ -207,6 +207,7 @@ static errint_t load_settings(struct home_loader *l) {
 static errint_t load_tree(struct home_loader *l) {
         char fault[256] = "";
         l->tree = tree_restore_begin();
+        tree_hash_seed(l->tree, l->hash_seed);
         errint_t damage = loader_inodes(l, NULL, NULL);
         if (damage < 0 && damage != -EBADMSG)
                 return damage;
@@ -265,8 +266,8 @@ static errint_t load_all(struct home_loader *l, struct sessions **ret_sessions) 
 }
 
 errint_t home_load(struct home *h, const struct home_meta *meta, struct content *content, const struct home_load_ops *ops,
-                   struct state *state, struct home_loaded *ret) {
-        struct home_loader l = {.h = h, .meta = meta, .content = content, .ops = ops};
+                   uint64_t hash_seed, struct state *state, struct home_loaded *ret) {
+        struct home_loader l = {.h = h, .meta = meta, .content = content, .ops = ops, .hash_seed = hash_seed};
         struct sessions *sessions = NULL;
         errint_t r = load_all(&l, &sessions);
         free(l.bad);

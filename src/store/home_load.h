@@ -15,6 +15,7 @@ struct home_loader {
         struct content *content;
         const struct home_load_ops *ops;
         struct tree *tree;
+        uint64_t hash_seed;
         struct home_loaded counts;
         struct bad_content *bad;
         size_t n_bad, cap_bad;

@@ -121,6 +121,7 @@ static void stand_in_root(struct salvage *s) {
 static errint_t build(struct home_loader *l, struct salvage *s, bool root_lost) {
         char fault[256];
         l->tree = tree_restore_begin();
+        tree_hash_seed(l->tree, l->hash_seed);
         errint_t r = loader_inodes(l, fix_inode, s);
         if (r < 0 && r != -EBADMSG)
                 return r;

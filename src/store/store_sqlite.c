@@ -278,7 +278,7 @@ static errint_t load(struct opening *o, struct state *state, uint64_t **ret_bad,
         struct home_load_ops ops = {.fault = on_fault, .piece = on_piece, .ctx = o};
         struct home_loaded loaded = {0};
         struct state fresh;
-        errint_t r = home_load(s->home, &s->meta, s->content, &ops, &fresh, &loaded);
+        errint_t r = home_load(s->home, &s->meta, s->content, &ops, tree_hash_seed_of(state->tree), &fresh, &loaded);
         if (r < 0)
                 return refuse(o, r, s->path, strerror(-r));
         state_done(state);

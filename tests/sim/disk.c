@@ -369,6 +369,16 @@ static void job_done(struct sim *s, void *object, uint64_t value) {
         disk_settle(x);
 }
 
+void disk_finish(struct node *x) {
+        disk_write_out(x);
+        while (x->n_jobs > 0 && !x->troubled && !x->failed) {
+                cleanup_free struct job *job = x->jobs[0];
+
+                memmove(x->jobs, x->jobs + 1, --x->n_jobs * sizeof x->jobs[0]);
+                job_run(x, job);
+        }
+}
+
 static void interval(struct sim *s, void *object, uint64_t value) {
         struct due *d = object;
 

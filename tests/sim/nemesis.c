@@ -304,7 +304,7 @@ static bool strike(struct sim *s, enum fault f) {
         case FAULT_DAEMON_KILL:
                 if (!x->up)
                         return false;
-                if (sim_chance(s, 30)) {
+                if (sim_chance(s, 50)) {
                         kill_in_checkpoint(s, x, 2000);
                         return true;
                 }

@@ -91,7 +91,8 @@ void node_daemon_start(struct node *x) {
         if (!x->powered || x->up || !simnet_is_up(s, x->i))
                 return;
         x->life++;
-        x->shared = shared_state_new();
+        /* Another seed in each life of each node: nothing that is seen may depend on it. Not drawn: seeds do what they did. */
+        x->shared = shared_state_new(s->config.seed * 1000003 + x->i * 1009 + x->life);
         x->state = (struct state *)(uintptr_t)shared_state_read(x->shared);
         shared_state_done_read(x->shared);
         e = disk_open_store(x, &loaded);
@@ -182,7 +183,7 @@ void node_daemon_kill(struct node *x) {
 static void stop_now(struct node *x) {
         errint_t e;
 
-        disk_write_out(x);
+        disk_finish(x);
         e = x->failed || x->troubled || x->checkpoint_open ? -EBUSY
                                                            : x->store->ops->checkpoint_prepare(x->store, x->state, CHECKPOINT_CLEAN_STOP);
         if (e == 0)

@@ -128,6 +128,7 @@ void disk_job(struct node *x, const struct job *job);
 void disk_write_out(struct node *x);
 void disk_want_barrier(struct node *x, uint64_t seq);
 void disk_settle(struct node *x);
+void disk_finish(struct node *x); /* before a clean stop: what is queued, in its order, as the store's thread does it */
 void disk_trouble(struct node *x, errint_t error);
 void disk_update_stall(struct node *x);
 void disk_start(struct node *x);

@@ -66,7 +66,7 @@ static void state_copy(struct state *to, const struct state *from) {
         ck_assert_int_eq(capture_object(c, OBJECT_BEGIN, 0, TRANSFER_BY_DIFFERENCE, &e), 0);
         ck_assert_int_eq(transfer_begin_decode(e.data, e.len, &b), 0);
         state_done(to);
-        ck_assert_msg(capture_build(c, &b, e.data, e.len, to, fault, sizeof(fault)) == 0, "%s", fault);
+        ck_assert_msg(capture_build(c, &b, e.data, e.len, 7, to, fault, sizeof(fault)) == 0, "%s", fault);
 }
 
 /* Brings a copy up to seq from the node's log. */

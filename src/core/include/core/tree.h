@@ -16,6 +16,7 @@ void tree_free(struct tree *t);
 /* Right after tree_new or tree_restore_begin: seeds the hash tables, so that nobody can choose names that collide. Changes nothing that
  * can be seen. */
 void tree_hash_seed(struct tree *t, uint64_t seed);
+uint64_t tree_hash_seed_of(const struct tree *t); /* for a tree that is to take this one's place */
 DEFINE_FREEP(tree_free, struct tree)
 
 /* Applies op at position `seq`. Deterministic in everything but blobs' memory layout. Returns 0 when the operation was decided

@@ -22,7 +22,7 @@
 
 /* The state, shared between the executor (writer) and requests (readers). */
 struct shared_state;
-struct shared_state *shared_state_new(void);
+struct shared_state *shared_state_new(uint64_t hash_seed); /* of its hash tables: random, so that nobody can choose names that collide */
 void shared_state_free(struct shared_state *s);
 const struct state *shared_state_read(struct shared_state *s); /* read lock; pairs with _done_read */
 void shared_state_done_read(struct shared_state *s);
