@@ -304,7 +304,7 @@ void fake_fs_config(struct fake *k, void (*change)(struct fs_config *c)) {
 struct fake *fake_new(enum fake_mode mode) {
         struct fake *k = NEW(struct fake);
         k->mode = mode;
-        k->state = shared_state_new();
+        k->state = shared_state_new(1);
         (void)pthread_mutex_init(&k->lock, NULL);
         (void)pthread_cond_init(&k->cond, NULL);
         k->to_apply_tail = &k->to_apply;

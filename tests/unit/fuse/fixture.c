@@ -257,7 +257,7 @@ struct fuse_edge_config fixture_config(void) {
 }
 
 void fixture_prepare(struct fixture *f) {
-        *f = (struct fixture){.state = shared_state_new()};
+        *f = (struct fixture){.state = shared_state_new(1)};
         pthread_mutex_init(&f->lock, NULL);
         pthread_cond_init(&f->changed, NULL);
         (void)snprintf(f->mountpoint, sizeof(f->mountpoint), "/tmp/coterie-fuse-XXXXXX");
