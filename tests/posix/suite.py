@@ -21,9 +21,9 @@ def differences(wanted, got):
     for (name, value), (other_name, other) in zip(wanted, got):
         if name != other_name:
             raise AssertionError('the suite took different ways: %r on ext4, %r on the mount, after %s' % (name, other_name, check))
-        family, _, short = name.partition(': ')
+        short = name.partition(': ')[2]
         if not short.startswith('. '):
-            check = name
+            check = short
         if value != other:
             found.append('%s | %s | %s -> %s' % (check, short.removeprefix('. '), value, other))
     eq(len(got), len(wanted), 'lines')
@@ -38,7 +38,7 @@ def compare(t, family, least):
     wanted = suite(os.path.join(ext4, 'suite'), family)
     at_least(len(wanted), least, 'lines of ' + family)
     found = differences(wanted, suite(str(d.mnt / 'suite'), family))
-    accepted = {pattern: 0 for pattern, _ in ACCEPTED if re.match(r'\^\(?\w*\b%s\b|\^\(.*\b%s\b.*\)' % (family, family), pattern)}
+    accepted = {pattern: 0 for pattern, _ in ACCEPTED.get(family, [])}
     left = []
     for line in found:
         pattern = next((p for p in accepted if re.search(p, line)), None)
