@@ -315,13 +315,14 @@ struct edit {
         uint64_t kept, size, end; /* end: of the last extent */
         const struct extent *extents;
         size_t n;
-        const uint8_t *data;
-        size_t next;       /* first extent that ends behind the chunk's start */
-        uint64_t data_pos; /* where its bytes are */
+        const uint8_t *data;       /* or: */
+        const struct blob *source; /* with the bytes where they belong */
+        size_t next;               /* first extent that ends behind the chunk's start */
+        uint64_t data_pos;         /* where its bytes are */
         uint8_t buf[BLOB_CHUNK];
 };
 
-static errint_t edit_check(struct edit *e, size_t data_len) {
+static errint_t edit_check(struct edit *e, uint64_t *ret_bytes) {
         uint64_t end = 0, bytes = 0;
         for (size_t i = 0; i < e->n; i++) {
                 const struct extent *x = &e->extents[i];
@@ -331,9 +332,8 @@ static errint_t edit_check(struct edit *e, size_t data_len) {
                 if (x->kind == EXTENT_DATA)
                         bytes += x->length; /* cannot overflow: the extents do not overlap */
         }
-        if (bytes != data_len)
-                return -EINVAL;
         e->end = end;
+        *ret_bytes = bytes;
         return 0;
 }
 
@@ -346,7 +346,9 @@ static struct piece edit_mixed_chunk(struct edit *e, struct chunk *old, uint64_t
         for (size_t i = e->next; i < e->n && e->extents[i].offset < end; i++) {
                 const struct extent *x = &e->extents[i];
                 uint64_t from = MAX_OF(x->offset, start), to = MIN_OF(x->offset + x->length, end);
-                if (from < to && x->kind == EXTENT_DATA)
+                if (from < to && x->kind == EXTENT_DATA && e->source)
+                        (void)blob_read(e->source, from, e->buf + (from - start), (size_t)(to - from)); /* all of it is there */
+                else if (from < to && x->kind == EXTENT_DATA)
                         memcpy(e->buf + (from - start), e->data + pos + (from - x->offset), (size_t)(to - from));
                 else if (from < to)
                         memset(e->buf + (from - start), 0, (size_t)(to - from));
@@ -354,6 +356,15 @@ static struct piece edit_mixed_chunk(struct edit *e, struct chunk *old, uint64_t
                         pos += x->length;
         }
         return piece_of(e->buf, (size_t)(end - start), old);
+}
+
+static struct piece edit_source_chunk(const struct edit *e, struct chunk *old, uint64_t index, size_t n) {
+        struct chunk *c = blob_chunk(e->source, index);
+        if (!c)
+                return (struct piece){0};
+        if (c->len > n)
+                return piece_of(c->data, n, old);
+        return (struct piece){c->data, c->len, chunk_equal(c, old) ? old : c};
 }
 
 /* The next chunk; indexes ascend from call to call. */
@@ -377,6 +388,8 @@ static struct piece edit_chunk(struct edit *e, uint64_t index) {
         if (x->offset <= start && x->offset + x->length >= end) { /* covered as a whole */
                 if (x->kind == EXTENT_ZERO)
                         return (struct piece){0};
+                if (e->source)
+                        return edit_source_chunk(e, old, index, (size_t)(end - start));
                 return piece_of(e->data + e->data_pos + (start - x->offset), (size_t)(end - start), old);
         }
         return edit_mixed_chunk(e, old, start, end);
@@ -407,29 +420,57 @@ static errint_t edit_large(struct edit *e, uint64_t slots, struct blob **ret) {
         return 0;
 }
 
-errint_t blob_edit(struct blob *old, uint64_t keep, const struct extent *extents, size_t n_extents, const void *data, size_t data_len,
-                   uint64_t size, struct blob **ret) {
-        struct edit e; /* not `= {0}`: the buffer needs no clearing */
-        e.old = old;
-        e.kept = MIN_OF(keep, blob_size(old));
-        e.extents = extents;
-        e.n = n_extents;
-        e.data = data;
-        e.next = 0;
-        e.data_pos = 0;
-        errint_t r = edit_check(&e, data_len);
-        if (r < 0)
-                return r;
-        e.size = size == BLOB_KEEP_ALL ? MAX_OF(e.kept, e.end) : size;
-        if (e.size > BLOB_SIZE_MAX)
+/* not `= {0}`: the buffer needs no clearing */
+static void edit_init(struct edit *e, const struct blob *old, uint64_t keep, const struct extent *extents, size_t n_extents) {
+        e->old = old;
+        e->kept = MIN_OF(keep, blob_size(old));
+        e->extents = extents;
+        e->n = n_extents;
+        e->data = NULL;
+        e->source = NULL;
+        e->next = 0;
+        e->data_pos = 0;
+}
+
+static errint_t edit_run(struct edit *e, uint64_t size, struct blob **ret) {
+        e->size = size == BLOB_KEEP_ALL ? MAX_OF(e->kept, e->end) : size;
+        if (e->size > BLOB_SIZE_MAX)
                 return -EFBIG;
-        if (e.size == 0) {
+        if (e->size == 0) {
                 *ret = NULL;
                 return 0;
         }
-        uint64_t written = MIN_OF(e.size, MAX_OF(e.kept, e.end)); /* a hole behind it */
+        uint64_t written = MIN_OF(e->size, MAX_OF(e->kept, e->end)); /* a hole behind it */
         uint64_t slots = (written + BLOB_CHUNK - 1) / BLOB_CHUNK;
-        return slots <= 1 ? edit_small(&e, ret) : edit_large(&e, slots, ret);
+        return slots <= 1 ? edit_small(e, ret) : edit_large(e, slots, ret);
+}
+
+errint_t blob_edit(struct blob *old, uint64_t keep, const struct extent *extents, size_t n_extents, const void *data, size_t data_len,
+                   uint64_t size, struct blob **ret) {
+        struct edit e;
+        uint64_t bytes = 0;
+        edit_init(&e, old, keep, extents, n_extents);
+        e.data = data;
+        errint_t r = edit_check(&e, &bytes);
+        if (r < 0 || bytes != data_len)
+                return -EINVAL;
+        return edit_run(&e, size, ret);
+}
+
+errint_t blob_edit_from(struct blob *old, uint64_t keep, const struct extent *extents, size_t n_extents, struct blob *source, uint64_t size,
+                        struct blob **ret) {
+        struct edit e;
+        uint64_t bytes = 0;
+        edit_init(&e, old, keep, extents, n_extents);
+        e.source = source;
+        if (edit_check(&e, &bytes) < 0 || (bytes > 0 && e.end > blob_size(source)))
+                return -EINVAL;
+        bool whole = bytes == blob_size(source) && e.end == bytes; /* the extents cover it without a gap */
+        if (whole && (size == bytes || (size == BLOB_KEEP_ALL && e.kept <= bytes))) {
+                *ret = blob_ref(source);
+                return 0;
+        }
+        return edit_run(&e, size, ret);
 }
 
 errint_t blob_from_bytes(const void *p, size_t n, struct blob **ret) {

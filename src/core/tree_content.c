@@ -73,13 +73,16 @@ uint32_t mode_without_suid(uint32_t mode) {
 }
 
 static errint_t write_content(struct apply *a, const struct inode *in, const struct plan *p, struct blob **ret) {
+        const struct op *op = a->op;
         const uint8_t *data = NULL;
         cleanup_free void *scratch = NULL;
-        errint_t r = apply_payload(a, &data, &scratch);
+        CLEANUP(blob_unrefp) struct blob *content = NULL;
+        bool here = op->payload.source != NULL; /* the bytes are in memory already */
+        errint_t r = here ? 0 : apply_payload(a, &data, &scratch);
         if (r < 0)
                 return r;
-        CLEANUP(blob_unrefp) struct blob *content = NULL;
-        r = blob_edit(in->content, a->op->write.keep, p->extents, p->n, data, (size_t)a->op->payload.raw_len, a->op->write.size, &content);
+        r = here ? blob_edit_from(in->content, op->write.keep, p->extents, p->n, op->payload.source, op->write.size, &content)
+                 : blob_edit(in->content, op->write.keep, p->extents, p->n, data, (size_t)op->payload.raw_len, op->write.size, &content);
         if (r < 0)
                 return apply_fatal(a, r == -ENOMEM ? r : -EBADMSG);
         uint64_t was = blob_allocated(in->content), now = blob_allocated(content);

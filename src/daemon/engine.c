@@ -174,6 +174,7 @@ static void step_request(struct engine *e, struct request *q) {
         struct op op;
         errint_t error = op_decode(q->head, q->head_len, q->payload.data, q->payload.len, &op, &scratch);
         POST(error == 0); /* encoded by us */
+        op.payload.source = q->payload.source;
         step_operation(e, q, &op);
 }
 
@@ -277,6 +278,7 @@ void engine_finish(struct engine *e, struct request *q, const struct op_result *
         q->done(q->ctx, result);
         free(q->head);
         free((void *)(uintptr_t)q->payload.data);
+        blob_unref(q->payload.source);
         free(q);
         if (atomic_fetch_sub(&e->in_flight, 1) == 1) {
                 engine_lock(e);
@@ -339,6 +341,7 @@ static struct event *request_event(struct request *q, struct enc *head, const st
         *head = (struct enc){0};
         q->payload = op->payload;
         q->payload.data = NULL;
+        (void)blob_ref(q->payload.source);
         if (op->payload.len > 0) {
                 uint8_t *copy = xmalloc(op->payload.len);
                 memcpy(copy, op->payload.data, op->payload.len);

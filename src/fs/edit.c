@@ -132,40 +132,43 @@ void edit_simplify(struct edit *e, uint64_t size) {
         e->data_bytes = size;
 }
 
+void edit_bytes(const struct edit *e, const struct blob *source, uint8_t *p) {
+        for (size_t i = 0; i < e->n; i++) {
+                if (e->extents[i].kind != EXTENT_DATA)
+                        continue;
+                size_t got = blob_read(source, e->extents[i].offset, p, (size_t)e->extents[i].length);
+                POST(got == e->extents[i].length); /* whoever made the edit wrote these bytes */
+                p += got;
+        }
+}
+
 errint_t edit_payload(const struct edit *e, const struct blob *source, uint8_t **ret, size_t *ret_len) {
         if (e->data_bytes == 0) {
                 *ret = NULL;
                 *ret_len = 0;
                 return 0;
         }
-        cleanup_free uint8_t *p = try_malloc((size_t)e->data_bytes);
+        uint8_t *p = try_malloc((size_t)e->data_bytes);
         if (!p)
                 return -ENOMEM;
-        size_t len = 0;
-        for (size_t i = 0; i < e->n; i++) {
-                if (e->extents[i].kind != EXTENT_DATA)
-                        continue;
-                size_t got = blob_read(source, e->extents[i].offset, p + len, (size_t)e->extents[i].length);
-                POST(got == e->extents[i].length); /* whoever made the edit wrote these bytes */
-                len += got;
-        }
-        *ret = steal_pointer(&p);
-        *ret_len = len;
+        edit_bytes(e, source, p);
+        *ret = p;
+        *ret_len = (size_t)e->data_bytes;
         return 0;
 }
 
-errint_t edit_replay(const struct edit *e, const struct blob *source, struct blob *onto, struct blob **ret, uint64_t *ret_at) {
+errint_t edit_replay(const struct edit *e, struct blob *source, struct blob *onto, struct blob **ret, uint64_t *ret_at) {
         cleanup_free uint8_t *data = NULL;
         size_t len = 0;
-        errint_t r = edit_payload(e, source, &data, &len);
-        if (r < 0)
-                return r;
         uint64_t end = blob_size(onto);
+        errint_t r;
         if (e->append) {
+                r = edit_payload(e, source, &data, &len);
                 struct extent x = {end, len, EXTENT_DATA};
-                r = blob_edit(onto, BLOB_KEEP_ALL, &x, len > 0 ? 1 : 0, data, len, BLOB_KEEP_ALL, ret);
+                if (r == 0)
+                        r = blob_edit(onto, BLOB_KEEP_ALL, &x, len > 0 ? 1 : 0, data, len, BLOB_KEEP_ALL, ret);
         } else {
-                r = blob_edit(onto, e->keep, e->extents, e->n, data, len, e->size, ret);
+                r = blob_edit_from(onto, e->keep, e->extents, e->n, source, e->size, ret);
         }
         if (r == 0)
                 *ret_at = end;

@@ -23,7 +23,9 @@ void edit_truncate(struct edit *e, uint64_t size);
 /* Of a content of `size` bytes nothing remained: one extent says it shorter, unless most of it is holes. */
 void edit_simplify(struct edit *e, uint64_t size);
 
-/* The bytes of all extents of data, one after the other, malloc'ed; NULL without any. -ENOMEM. */
+/* The bytes of all extents of data, data_bytes of them, one after the other. */
+void edit_bytes(const struct edit *e, const struct blob *source, uint8_t *p);
+/* The same, malloc'ed; NULL without any. -ENOMEM. */
 errint_t edit_payload(const struct edit *e, const struct blob *source, uint8_t **ret, size_t *ret_len);
 /* The same change made to another content. *ret_at: where an append went. */
-errint_t edit_replay(const struct edit *e, const struct blob *source, struct blob *onto, struct blob **ret, uint64_t *ret_at);
+errint_t edit_replay(const struct edit *e, struct blob *source, struct blob *onto, struct blob **ret, uint64_t *ret_at);

@@ -151,32 +151,68 @@ static bool launch_to_orphan(struct flight *f) {
 
 /* --- launching */
 
-static errint_t content_payload(const struct flight *f, struct op *op, void **ret_data) {
-        cleanup_free uint8_t *raw = NULL;
-        uint8_t *packed = NULL;
-        size_t len = 0, packed_len = 0;
-        errint_t r = edit_payload(&f->edit, f->source, &raw, &len);
-        if (r < 0)
-                return r;
-        op->payload = (struct op_payload){.form = FORM_RAW, .raw_len = len, .data = raw, .len = len};
-        if (len >= COMPRESS_MIN && compress_zstd(raw, len, &packed, &packed_len) == 0) {
-                op->payload.form = FORM_ZSTD;
-                op->payload.data = packed;
-                op->payload.len = packed_len;
-                *ret_data = packed;
+#define ROOM_KEPT_MIN (64 * KIB)
+#define ROOM_KEPT_MAX (1 * MIB)
+
+/* Where a payload is put together. That of a large one is kept until nobody writes: the kernel takes longer to find fresh pages for it
+ * than its bytes take to copy. */
+static struct room *room_take(struct fs *fs, size_t n) {
+        struct room *room = n >= ROOM_KEPT_MIN ? atomic_exchange(&fs->spare, NULL) : NULL;
+        if (room && room->size >= n)
+                return room;
+        free(room);
+        room = try_malloc(sizeof(*room) + n);
+        if (room)
+                room->size = n;
+        return room;
+}
+
+static void room_give(struct fs *fs, struct room *room) {
+        bool keep = room && room->size >= ROOM_KEPT_MIN && room->size <= ROOM_KEPT_MAX;
+        free(keep ? atomic_exchange(&fs->spare, room) : room);
+}
+
+void flight_spare_drop(struct fs *fs) {
+        free(atomic_exchange(&fs->spare, NULL));
+}
+
+struct payload { /* what op.payload points to */
+        struct room *room;
+        uint8_t *packed;
+};
+
+static errint_t content_payload(const struct flight *f, struct op *op, struct payload *ret) {
+        size_t len = (size_t)f->edit.data_bytes, packed_len = 0;
+        if (len == 0)
                 return 0;
-        }
-        *ret_data = steal_pointer(&raw);
+        ret->room = room_take(f->fs, len);
+        if (!ret->room)
+                return -ENOMEM;
+        edit_bytes(&f->edit, f->source, ret->room->bytes);
+        op->payload = (struct op_payload){
+                .form = FORM_RAW, .raw_len = len, .data = ret->room->bytes, .len = len, .source = f->edit.append ? NULL : f->source};
+        if (len < COMPRESS_MIN || compress_zstd(ret->room->bytes, len, &ret->packed, &packed_len) < 0)
+                return 0;
+        op->payload.form = FORM_ZSTD;
+        op->payload.data = ret->packed;
+        op->payload.len = packed_len;
+        room_give(f->fs, steal_pointer(&ret->room));
         return 0;
 }
 
+static void payload_done(struct fs *fs, struct payload *p) {
+        room_give(fs, p->room);
+        free(p->packed);
+}
+
 static void launch_to_backend(struct flight *f) {
-        const struct fs_backend *b = backend_of(f->fs);
-        cleanup_free void *data = NULL;
+        struct fs *fs = f->fs;
+        const struct fs_backend *b = backend_of(fs);
+        struct payload payload = {0};
         errint_t r = f->prepare ? f->prepare(f) : 0;
         struct op op = f->op; /* the flight's own stays as it is: it may have to be applied to an orphan, by another thread */
         if (r == 0 && f->kind == FLIGHT_CONTENT)
-                r = content_payload(f, &op, &data);
+                r = content_payload(f, &op, &payload);
         if (f->node) {
                 (void)pthread_mutex_lock(&f->node->lock);
                 f->launched = true;
@@ -191,7 +227,8 @@ static void launch_to_backend(struct flight *f) {
         }
         uint64_t token = 0;
         b->submit(b->ctx, &op, flight_done, f, &token);
-        waiting_launched(f->fs, &f->w, token);
+        waiting_launched(fs, &f->w, token);
+        payload_done(fs, &payload);
 }
 
 /* false: it changes an orphan, and must wait until what was sent before has been answered (perhaps with ENOENT, and applied to the

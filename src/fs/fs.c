@@ -47,6 +47,8 @@ void fs_tick(struct fs *fs, uint64_t now_ms) {
         }
         if (next != 0)
                 backend_of(fs)->arm(backend_of(fs)->ctx, next);
+        else
+                flight_spare_drop(fs); /* nobody writes */
 }
 
 static void finish_shutdown(struct gate *g, errint_t error) {
@@ -82,6 +84,7 @@ void fs_free(struct fs *fs) {
                 g_hash_table_destroy(fs->shards[i].nodes);
                 (void)pthread_mutex_destroy(&fs->shards[i].lock);
         }
+        flight_spare_drop(fs);
         g_hash_table_destroy(fs->waiting);
         (void)pthread_mutex_destroy(&fs->dirty_lock);
         (void)pthread_mutex_destroy(&fs->waiting_lock);

@@ -119,7 +119,7 @@ static errint_t run_write(struct node *n, uint64_t offset, const void *p, size_t
 
 /* --- the view */
 
-static errint_t replay_over(struct blob **cur, const struct edit *e, const struct blob *source, uint64_t *ret_at) {
+static errint_t replay_over(struct blob **cur, const struct edit *e, struct blob *source, uint64_t *ret_at) {
         struct blob *next = NULL;
         errint_t r = edit_replay(e, source, *cur, &next, ret_at);
         if (r < 0)

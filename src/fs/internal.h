@@ -176,6 +176,7 @@ void flight_unref(struct flight *f);
 void flight_go(struct flight *f);                 /* launches, after those queued before on its node; eats the caller's reference */
 void flight_queue(struct node *n, struct flight *f); /* node->lock held; node_pump comes later; eats the caller's reference */
 void node_pump(struct node *n);
+void flight_spare_drop(struct fs *fs);
 void flight_applied(struct flight *f, struct state *s, const struct op_result *result); /* state's write lock held */
 void flight_done(void *ctx, const struct op_result *result);
 void fill_caller(struct fs *fs, const struct fs_caller *c, struct op_caller *ret);
@@ -231,6 +232,10 @@ struct op_caller handle_caller(struct handle *h, const struct fs_caller *c);
 struct fs_open_out handle_out(const struct handle *h);
 
 /* --- the whole */
+struct room {
+        size_t size;
+        uint8_t bytes[];
+};
 struct fs {
         struct fs_config config;
         struct shard shards[FS_SHARDS];
@@ -242,6 +247,7 @@ struct fs {
         GHashTable *waiting;         /* unique -> struct waiting; protected by waiting_lock */
         pthread_mutex_t handles_lock;
         struct handle *handles;      /* all; protected by handles_lock */
+        _Atomic(struct room *) spare; /* for the next large payload; NULL: none */
         struct timestamp started;
 };
 #define backend_of(fs) (&(fs)->config.backend)

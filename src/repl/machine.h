@@ -69,6 +69,7 @@ struct request {
         uint64_t withdrawn_at; /* now, when its caller was interrupted; 0: was not */
         bool unsure; /* absent when an epoch began, but until that epoch has lasted a history that has it may still win */
         struct opbuf *op;
+        struct blob *source; /* of its payload; see op.h */
         size_t sent;        /* bytes of it handed to the transport in this round */
         uint32_t instance, round, first, last; /* messages that carried it: for FATE_SENT and FATE_UNKNOWN */
         uint64_t seq;

@@ -90,6 +90,8 @@ static void apply_one(struct repl *r, struct opbuf *b, uint64_t epoch, struct re
         errint_t err = op_decode(b->bytes + b->head_at, b->head_len, b->bytes + b->payload_at, b->payload_len, op, &scratch);
         repl_free_later(r, scratch);
         repl_hold(r, opbuf_ref(b));
+        if (q)
+                op->payload.source = q->source;
         struct op_result result = {0};
         if (err == 0 && repl_variant(VARIANT_SKIP_DELETIONS) && repl_phase(r) == PHASE_CATCHUP &&
             (op->kind == OP_UNLINK || op->kind == OP_RMDIR))

@@ -27,6 +27,7 @@ static void request_remove(struct repl *r, struct request *q) {
                 r->window_used -= MIN_OF(r->window_used, (uint64_t)q->op->len);
         r->n_requests--;
         opbuf_unref(q->op);
+        blob_unref(q->source);
         free(q);
 }
 
@@ -58,6 +59,7 @@ void request_submit(struct repl *r, const struct repl_event *ev) {
                 .number = r->next_number - 1, /* repl_next_origin gave it out just before */
                 .fate = FATE_QUEUED,
                 .op = opbuf_new(ev->request.head, ev->request.head_len, ev->request.payload.data, ev->request.payload.len),
+                .source = blob_ref(ev->request.payload.source),
                 .since_ms = r->now,
         };
         PRE(!r->last || r->last->number < q->number);

@@ -102,6 +102,7 @@ START_TEST(bad_edits) {
         ck_assert_int_eq(blob_edit(NULL, 0, &more, 1, "sixsix", 6, BLOB_KEEP_ALL, &b), -EINVAL);
         ck_assert_int_eq(blob_edit(NULL, 0, &far, 1, NULL, 0, BLOB_KEEP_ALL, &b), -EFBIG);
         ck_assert_int_eq(blob_edit(NULL, 0, NULL, 0, NULL, 0, UINT64_C(1) << 40, &b), -EFBIG);
+        ck_assert_int_eq(blob_edit_from(NULL, 0, &more, 1, NULL, BLOB_KEEP_ALL, &b), -EINVAL); /* it does not reach that far */
         ck_assert_ptr_null(b);
 }
 END_TEST
@@ -135,10 +136,15 @@ static size_t edit_both(struct blob **b, uint8_t *flat, size_t size, uint64_t *s
                 for (uint64_t j = 0; j < extents[i].length; j++)
                         next[extents[i].offset + j] = extents[i].kind == EXTENT_DATA ? data[pos++] : 0;
         }
+        CLEANUP(blob_unrefp) struct blob *source = NULL, *from = NULL;
+        ck_assert_int_eq(blob_from_bytes(next, next_random(state) % 2 ? MAX : end, &source), 0);
         memset(next + now, 0, MAX - now);
         memcpy(flat, next, MAX);
         struct blob *edited = NULL;
         ck_assert_int_eq(blob_edit(*b, keep, extents, n, data, bytes, cut, &edited), 0);
+        ck_assert_int_eq(blob_edit_from(*b, keep, extents, n, source, cut, &from), 0);
+        assert_is(from, flat, now);
+        ck_assert(hash128_equal(blob_digest(from), blob_digest(edited)));
         blob_unref(*b);
         *b = edited;
         return now;
@@ -182,6 +188,22 @@ START_TEST(versions_share_chunks) {
         blob_unref(steal_pointer(&b)); /* the younger version does not need the older one */
         ck_assert_uint_eq(blob_read(c, 0, p, sizeof(p)), sizeof(p));
         ck_assert_uint_eq(p[5 * BLOB_CHUNK + 1], '!');
+}
+END_TEST
+
+START_TEST(sources_are_shared) {
+        static uint8_t bytes[3 * BLOB_CHUNK];
+        memset(bytes, 'x', sizeof(bytes));
+        CLEANUP(blob_unrefp) struct blob *source = NULL, *whole = NULL, *part = NULL;
+        ck_assert_int_eq(blob_from_bytes(bytes, sizeof(bytes), &source), 0);
+        struct extent all = {0, sizeof(bytes), EXTENT_DATA}, middle = {BLOB_CHUNK, BLOB_CHUNK, EXTENT_DATA};
+        ck_assert_int_eq(blob_edit_from(NULL, 0, &all, 1, source, BLOB_KEEP_ALL, &whole), 0);
+        ck_assert_ptr_eq(whole, source);
+        ck_assert_int_eq(blob_edit_from(NULL, 0, &middle, 1, source, BLOB_KEEP_ALL, &part), 0);
+        const uint8_t *p = NULL, *q = NULL;
+        ck_assert_uint_eq(blob_span(part, BLOB_CHUNK, &p), BLOB_CHUNK);
+        ck_assert_uint_eq(blob_span(source, BLOB_CHUNK, &q), BLOB_CHUNK);
+        ck_assert_ptr_eq(p, q);
 }
 END_TEST
 
@@ -282,6 +304,7 @@ static Suite *suite_blob(void) {
         tcase_add_test(c, every_cut);
         tcase_add_loop_test(c, threads, 0, 2);
         tcase_add_test(c, versions_share_chunks);
+        tcase_add_test(c, sources_are_shared);
         tcase_add_test(c, digests_differ);
         suite_add_tcase(s, c);
         return s;

@@ -34,3 +34,6 @@ struct extent {
  * hole to `size` (BLOB_KEEP_ALL: the larger of what was kept and the end of the last extent). */
 errint_t blob_edit(struct blob *old, uint64_t keep, const struct extent *extents, size_t n_extents, const void *data, size_t data_len,
                    uint64_t size, struct blob **ret);
+/* The same with the bytes of EXTENT_DATA from where they lie in `source`, which must reach that far: what can be shared with it is. */
+errint_t blob_edit_from(struct blob *old, uint64_t keep, const struct extent *extents, size_t n_extents, struct blob *source, uint64_t size,
+                        struct blob **ret);

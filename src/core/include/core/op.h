@@ -49,6 +49,7 @@ struct op_payload {
         uint64_t raw_len;    /* bytes after decompression */
         const uint8_t *data; /* as stored and sent */
         size_t len;
+        struct blob *source; /* WRITE without APPEND, where it was made: a content with these bytes at their places; NULL: unknown */
 };
 
 enum { SETATTR_MODE = 1, SETATTR_UID = 2, SETATTR_GID = 4, SETATTR_ATIME = 8, SETATTR_MTIME = 16,
