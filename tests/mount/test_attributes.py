@@ -2,8 +2,11 @@
 same tests pass on ext4 (run.py --on ext4)."""
 import errno
 import os
+import shutil
 import stat
+import subprocess
 import time
+from pathlib import Path
 
 from files import get, put, tree_of
 from harness import at_least, at_most, eq, fails, test
@@ -242,3 +245,64 @@ def everything_survives_a_restart(t):
     eq(d.check().returncode, 0, 'coterie check')
     d.start()
     eq(tree_of(root), with_all)
+
+
+def fill(directory, size):
+    """Makes files of this size until there is no room; returns how many."""
+    n = 0
+    while n < 10000:
+        try:
+            put(directory / ('fill-%d' % n), os.urandom(size))
+        except OSError as e:
+            eq(e.errno, errno.ENOSPC, 'errno when it is full')
+            return n
+        n += 1
+    raise AssertionError('there is no end')
+
+
+@test
+def the_tree_is_as_large_as_df_says(t):
+    t.on_coterie()
+    eq(os.listdir(t.tree), [])
+    d = t.daemons[0]
+    d.coterie('set', 'tree_size_max=4M', 'inodes_max=100')
+    before = os.statvfs(t.tree)
+    eq((before.f_blocks * before.f_frsize, before.f_files), (4 << 20, 100))
+    n = fill(t.tree, 100000)
+    after = os.statvfs(t.tree)
+    at_most(abs(n - before.f_bavail * before.f_frsize // 100000), 1, 'files of 100,000 bytes, distance from what df promised')
+    at_most(after.f_bavail * after.f_frsize, 110000, 'room left when nothing more fits')
+    fails(errno.ENOSPC, os.posix_fallocate, os.open(t.tree / 'fill-0', os.O_WRONLY), 0, 4 << 20)
+    os.unlink(t.tree / 'fill-0')
+    put(t.tree / 'again', os.urandom(100000))
+    for i in range(1, n + 1):  # the last one was made, but not filled
+        os.unlink(t.tree / ('fill-%d' % i))
+    free = os.statvfs(t.tree).f_ffree
+    eq(fill(t.tree, 0), free, 'inodes')
+    eq(os.statvfs(t.tree).f_ffree, 0)
+    fails(errno.ENOSPC, os.mkdir, t.tree / 'd')
+    fails(errno.ENOSPC, os.symlink, 'x', t.tree / 'l')
+    os.link(t.tree / 'again', t.tree / 'a second name takes no inode')
+    d.coterie('set', 'inodes_max=')
+    os.mkdir(t.tree / 'd')
+
+
+@test
+def devices_and_setuid_programs_where_allowed(t):
+    """Mounted with dev and suid, both do what they do elsewhere; without, neither does."""
+    for options in ([], ['-o', 'dev,suid']):
+        if t.target == 'coterie':
+            root = t.daemon('allowed' if options else 'plain', options=options).mnt
+        else:
+            root = Path(t.image('allowed' if options else 'plain', 1 << 26, mount_options='' if options else 'nosuid,nodev').directory)
+            os.chmod(root, 0o755)
+        os.mknod(root / 'null', stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        shutil.copy('/usr/bin/id', root / 'id')
+        os.chmod(root / 'id', 0o4755)
+        uid = as_user(1004, lambda: subprocess.run([root / 'id', '-u'], capture_output=True, text=True).stdout.strip())
+        if options:
+            eq(uid, '0', 'effective user of a setuid program')
+            eq(Path(root / 'null').read_bytes(), b'')
+        else:
+            eq(uid, '1004', 'effective user of a setuid program')
+            fails(errno.EACCES, os.open, root / 'null', os.O_RDONLY)
