@@ -14,6 +14,7 @@
 #define ENGINE_JOB_TRIES 3u       /* of an exclusive job, with a rescue between */
 #define ENGINE_SETTLE_EVERY 64u   /* steps between write-outs while the queue does not run empty */
 #define ENGINE_RETRY_MS 1000u     /* between checkpoints on a full disk */
+#define ENGINE_WAITING_MAX 4096u  /* events that may wait for room: a cluster goes on without this node, which hears it all the same */
 #define ENGINE_STOP_MS 10000u     /* for a stuck store, before stop goes on without it */
 
 struct request {
@@ -109,7 +110,7 @@ struct engine {
         uint64_t timer_at[ENGINE_TIMERS], tick_at;                      /* 0: not armed */
         bool want_write_out, want_barrier;
         uint64_t barrier_moves; /* barriers begun and ended: odd while one is under way */
-        uint64_t retry_at; /* a checkpoint that found the disk full, with both halves full; 0: none */
+        uint64_t retry_at; /* of a checkpoint that found the disk full; 0: none */
         struct store_job *jobs, **jobs_tail;
         uint64_t dirty_since_ms; /* 0: all is on the medium, or the level does not ask for it */
         uint64_t flushed_seq;    /* known to be on the medium */
@@ -131,6 +132,8 @@ struct engine {
         bool opened; /* REPL_START was stepped */
         _Atomic uint64_t appended_seq, written_seq; /* written by the runner, shown in status */
         bool checkpoint_running, full /* both halves of the log */;
+        bool no_room; /* a rescue found the disk full: the next one comes with retry_at */
+        bool no_room_told;
         unsigned exclusive;        /* jobs that are not done */
         struct store_job *retry;   /* failed with the store in trouble; again when that is over */
         struct store_job *replacing; /* another history is stored, the kernel's caches are not clear of the old one yet */
@@ -150,9 +153,10 @@ static inline uint64_t engine_now_ms(const struct engine *e) { return env_monoto
 static inline void engine_lock(struct engine *e) { (void)pthread_mutex_lock(&e->lock); } /* a default mutex used rightly does not fail */
 static inline void engine_unlock(struct engine *e) { (void)pthread_mutex_unlock(&e->lock); }
 
-/* As the runner: trouble that no checkpoint is ending yet. */
+/* As the runner: trouble that no checkpoint is ending yet, nor could a moment ago. */
 static inline bool engine_wants_rescue(const struct engine *e) {
-        return atomic_load_explicit(&e->troubled, memory_order_relaxed) && !atomic_load_explicit(&e->failed, memory_order_relaxed) && !e->checkpoint_running;
+        return atomic_load_explicit(&e->troubled, memory_order_relaxed) && !atomic_load_explicit(&e->failed, memory_order_relaxed) &&
+               !e->checkpoint_running && !e->no_room;
 }
 
 /* engine.c */

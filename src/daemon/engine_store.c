@@ -5,7 +5,8 @@
  * after commit_bytes. Nothing is written while nothing changes.
  *
  * Trouble: the first failed call stops stepping (the machine's deadlines show it to the others); a rescue checkpoint brings all home from
- * memory; if that fails as well, the store has failed: the machine is told, and the node is read-only from there on. */
+ * memory. If that fails for want of room, it is tried again until there is some. If it fails otherwise, the store has failed: the machine
+ * is told, and the node is read-only from there on. */
 #include "engine_internal.h"
 
 #include "base/log.h"
@@ -119,9 +120,42 @@ static void rescue_over(struct engine *e) {
         }
 }
 
-/* Rolled back for want of room. The log goes on while it can; after that only time helps. */
+/* Requests that have not begun: they surely did not happen. False: more than may wait is left. */
+static bool refuse_waiting(struct engine *e, errint_t error) {
+        struct event_queue all, refused;
+        struct event *ev;
+        unsigned left = 0;
+
+        queue_init(&refused);
+        engine_lock(e);
+        all = e->queue;
+        if (!all.first)
+                queue_init(&all);
+        queue_init(&e->queue);
+        while ((ev = queue_pop(&all))) {
+                left += ev->kind != EVENT_REQUEST;
+                queue_push(ev->kind == EVENT_REQUEST ? &refused : &e->queue, ev);
+        }
+        engine_unlock(e);
+        while ((ev = queue_pop(&refused))) {
+                engine_finish(e, ev->request, &(struct op_result){.error = error});
+                free(ev);
+        }
+        return left <= ENGINE_WAITING_MAX;
+}
+
+/* Rolled back for want of room. The log goes on while it can; after that, or when it is the log that cannot be written, only time helps:
+ * what has begun waits for it, what has not is refused. */
 static void disk_full(struct engine *e) {
-        log_error("store: no room on the disk for a checkpoint; free some, work goes on by itself then");
+        if (!e->no_room_told)
+                log_error("store: no room on the disk for a checkpoint; free some, work goes on by itself then");
+        e->no_room_told = true;
+        e->no_room = atomic_load(&e->troubled);
+        if (e->no_room && !refuse_waiting(e, -ENOSPC)) {
+                e->no_room = false;
+                engine_failed(e, -ENOSPC);
+                return;
+        }
         engine_lock(e);
         e->retry_at = engine_now_ms(e) + ENGINE_RETRY_MS;
         (void)pthread_cond_signal(&e->engine_cond);
@@ -132,6 +166,7 @@ static void checkpoint_job_done(struct engine *e, struct store_job *job, errint_
         e->checkpoint_running = false;
         if (error == 0) {
                 e->checkpoint_seq = job->seq;
+                e->no_room_told = false;
                 engine_lock(e);
                 engine_mark_written(e, job->seq);
                 engine_mark_flushed(e, job->seq);
@@ -140,10 +175,10 @@ static void checkpoint_job_done(struct engine *e, struct store_job *job, errint_
                         rescue_over(e);
         }
         waiters_done(job->waiters, error);
-        if (error < 0 && job->kind == CHECKPOINT_RESCUE)
-                engine_failed(e, error);
-        else if (error == -ENOSPC)
+        if (error == -ENOSPC || error == -EDQUOT)
                 disk_full(e);
+        else if (error < 0 && job->kind == CHECKPOINT_RESCUE)
+                engine_failed(e, error);
         else if (error < 0)
                 engine_trouble(e, error, "checkpoint");
         else if (e->checkpoint_waiters && !atomic_load(&e->troubled))
@@ -203,7 +238,12 @@ static void retry_call(struct engine *e, void *ctx) {
         struct store *store = e->config.store;
 
         (void)ctx;
-        if (!e->checkpoint_running && !atomic_load(&e->failed) && (e->full || store->ops->wants_checkpoint(store)))
+        if (e->checkpoint_running || atomic_load(&e->failed))
+                return;
+        e->no_room = false;
+        if (engine_wants_rescue(e))
+                checkpoint_start(e, CHECKPOINT_RESCUE);
+        else if (e->full || store->ops->wants_checkpoint(store))
                 checkpoint_start(e, CHECKPOINT_NORMAL);
 }
 

@@ -366,7 +366,7 @@ static void after_success(struct sqlite_store *s, struct capture *c) {
         }
         s->salt[0] = c->meta.salt[0];
         s->salt[1] = c->meta.salt[1];
-        s->no_space = s->want_dead_freed = false;
+        s->no_space = s->want_dead_freed = s->waits_for_room = false;
         if (c->kind == CHECKPOINT_NORMAL) {
                 s->other_free |= c->free_half >= 0;
                 return;
@@ -397,19 +397,25 @@ static void after_failure(struct sqlite_store *s, struct capture *c) {
         s->stopped = false;
 }
 
-/* A full disk is no trouble: SQLite has rolled back, the log goes on while it has room, and the next checkpoint may find space. */
+/* A full disk is no trouble: SQLite has rolled back, the log goes on while it has room, and the next checkpoint may find space. Nor is a
+ * rescue that finds no room the end: all of it is still in memory, and the next one is as good. */
 static errint_t judge_failure(struct sqlite_store *s, const struct capture *c, errint_t r) {
+        bool full = disk_is_full(r), rescue = c->kind == CHECKPOINT_RESCUE;
         pthread_mutex_lock(&s->lock);
-        if (disk_is_full(r) && c->kind == CHECKPOINT_NORMAL) {
+        if (full && c->kind == CHECKPOINT_NORMAL) {
                 s->no_space = true;
                 s->retry_used = MIN_OF(oplog_used(s->log) + oplog_half_size(s->log) / 16, oplog_half_size(s->log) - 2 * s->record_max);
         } else if (s->trouble == 0) {
                 s->trouble = r;
         }
+        bool told = s->waits_for_room;
+        s->waits_for_room = full && rescue;
         pthread_mutex_unlock(&s->lock);
-        if (c->kind == CHECKPOINT_RESCUE && !c->first_replace)
+        if (full)
+                (void)ballast_give_up(s); /* for the next one */
+        if (rescue && !c->first_replace && !full)
                 store_fail_with(s, "what the log could not take could not be brought home either", r);
-        else
+        else if (!told)
                 log_warning("store: %s: checkpoint failed: %s", s->path, strerror(-r));
         return r;
 }

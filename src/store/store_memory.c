@@ -41,6 +41,7 @@ struct memory_store {
         enum store_checkpoint_kind kind;
         bool active, stopped, failed, read_only;
         errint_t trouble;
+        bool waits_for_room; /* in trouble, and the rescue found no room */
         char boot_id[40];
 };
 
@@ -364,7 +365,8 @@ static errint_t memory_run(struct store *base) {
         if (r < 0) {
                 state_done(&s->captured);
                 s->stopped = false;
-                s->failed = s->kind == CHECKPOINT_RESCUE;
+                s->waits_for_room = r == -ENOSPC && s->kind == CHECKPOINT_RESCUE;
+                s->failed = s->kind == CHECKPOINT_RESCUE && !s->waits_for_room;
                 if (r != -ENOSPC || s->kind != CHECKPOINT_NORMAL)
                         (void)troubled(s, r);
         }
@@ -458,6 +460,8 @@ static errint_t memory_reserve(struct store *base, uint64_t bytes, bool frees) {
         (void)bytes;
         if (s->failed || s->stopped || s->read_only)
                 return -EROFS;
+        if (s->trouble < 0 && s->waits_for_room)
+                return -ENOSPC;
         return frees ? 0 : passes(s, STORE_RESERVE);
 }
 static void memory_release(struct store *base, uint64_t bytes) {

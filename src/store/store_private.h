@@ -179,8 +179,10 @@ struct sqlite_store {
         bool no_space;            /* the last checkpoint found the disk full */
         bool want_dead_freed;     /* a reservation failed while dead extents wait for a checkpoint */
         uint64_t retry_used;      /* the next checkpoint is wanted from here */
+        bool waits_for_room;      /* in trouble, and the rescue found the disk full */
         bool ballast;
-        bool told_full;           /* that there is no room for it */
+        uint64_t ballast_again_ns, ballast_left; /* making it failed: when again, and what was free then */
+        bool told_full;            /* that there is no room for it */
 };
 #define STORE_OF(s) CONTAINER_OF(s, struct sqlite_store, base)
 

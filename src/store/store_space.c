@@ -3,6 +3,7 @@
  * and made again when space has returned. While it cannot be, only operations that free something are let in. */
 #include "store_private.h"
 
+#include "base/env.h"
 #include "base/log.h"
 #include <string.h>
 
@@ -26,13 +27,41 @@ static void tell_about_room(struct sqlite_store *s, bool room) {
                             s->path, (unsigned long long)(s->log_size >> 20));
 }
 
+#define BALLAST_PAUSE_NS UINT64_C(100000000)
+
+static uint64_t free_bytes(struct sqlite_store *s) {
+        struct disk_info info = {0};
+        return s->disk->ops->info(s->disk, s->path, &info) == 0 ? info.fs_free : 0;
+}
+
+/* A full disk is not filled to the brim and emptied again at each refusal: only if there is more free than after the last time, or, as
+ * a quota may be what is full, after a pause. */
+static bool ballast_pauses(struct sqlite_store *s) {
+        pthread_mutex_lock(&s->lock);
+        uint64_t again = s->ballast_again_ns, left = s->ballast_left;
+        pthread_mutex_unlock(&s->lock);
+        if (again == 0 || env_monotonic_ns(env_system()) >= again)
+                return false;
+        return free_bytes(s) < MAX_OF(s->log_size, left + 1);
+}
+
+static void ballast_failed(struct sqlite_store *s) {
+        (void)s->disk->ops->unlink(s->disk, s->ballast_path); /* part of it helps nobody */
+        uint64_t left = free_bytes(s);
+        pthread_mutex_lock(&s->lock);
+        s->ballast_again_ns = env_monotonic_ns(env_system()) + BALLAST_PAUSE_NS;
+        s->ballast_left = left;
+        pthread_mutex_unlock(&s->lock);
+        tell_about_room(s, false);
+}
+
 /* Under no lock but home_lock or none: two threads may come here; both find or make the same file. */
 bool ballast_make(struct sqlite_store *s) {
         pthread_mutex_lock(&s->lock);
         bool there = s->ballast;
         pthread_mutex_unlock(&s->lock);
-        if (there)
-                return true;
+        if (there || ballast_pauses(s))
+                return there;
         struct disk_file *f = NULL;
         uint64_t size = 0;
         errint_t r = disk_open(s->disk, s->ballast_path, DISK_CREATE, &f);
@@ -42,8 +71,7 @@ bool ballast_make(struct sqlite_store *s) {
                 r = f->ops->allocate(f, 0, s->log_size);
         disk_close(f);
         if (disk_is_full(r)) {
-                (void)s->disk->ops->unlink(s->disk, s->ballast_path); /* part of it helps nobody */
-                tell_about_room(s, false);
+                ballast_failed(s);
                 return false;
         }
         tell_about_room(s, true);
@@ -97,7 +125,7 @@ static bool room_again(struct sqlite_store *s) {
 errint_t store_reserve(struct store *base, uint64_t bytes, bool frees) {
         struct sqlite_store *s = STORE_OF(base);
         pthread_mutex_lock(&s->lock);
-        errint_t r = s->failed[0] || s->read_only || s->stopped ? -EROFS : 0;
+        errint_t r = s->failed[0] || s->read_only || s->stopped ? -EROFS : s->waits_for_room ? -ENOSPC : 0;
         pthread_mutex_unlock(&s->lock);
         if (r < 0)
                 return r;

@@ -41,12 +41,26 @@ struct life {
         enum sync_level level;
         const char *where;
 };
-static uint64_t lives, refused, failed_for_good;
+static uint64_t lives, refused, failed_for_good, waits;
 
 static int complain(const struct life *x, const char *why) {
         fprintf(stderr, "%s, call %" PRIu64 ", level %s, at %s: %s (%s)\n", x->v->name, x->nth, sync_level_text(x->level), x->where, why,
                 x->r.loaded.reason);
         return -1;
+}
+
+/* In trouble on a full disk: nothing is let in, and the next rescue that finds room ends it. */
+static int room_returns(struct life *x) {
+        struct store *store = x->r.store;
+        waits++;
+        if (store->ops->reserve(store, 10, true) != -ENOSPC || store->ops->reserve(store, 10000, false) != -ENOSPC)
+                return complain(x, "something is let in while nothing can be written");
+        simdisk_fail(x->disk, NULL);
+        if (rig_checkpoint(&x->r, CHECKPOINT_RESCUE) < 0)
+                return complain(x, "there is room again, and the rescue fails");
+        if (store->ops->wants_checkpoint(store) || store->ops->reserve(store, 10, true) < 0)
+                return complain(x, "there is room again, and the store is in trouble");
+        return 0;
 }
 
 /* What the executor does with an error: a rescue, once; then the store has failed. 0: goes on; 1: it has ended. */
@@ -64,6 +78,8 @@ static int after_error(struct life *x, errint_t e) {
                         return 0;
         }
         bool over = (x->r.store->ops->fail)(x->r.store) != NULL;
+        if (x->v->error == -ENOSPC && !over)
+                return room_returns(x);
         if (!over)
                 return complain(x, "a rescue failed, and the store has not");
         failed_for_good++;
@@ -245,6 +261,7 @@ static int full_disk(uint64_t seed, size_t size) {
                 bad |= e < 0 || rig_verify(&r, end, end) < 0 ? 5 : 0;
         }
         simdisk_set_capacity(disk, 0);
+        (void)usleep(120000);                   /* a full disk is not asked at each refusal */
         for (int i = 0; i < 200 && !bad; i++) { /* space is there: work goes on, without a restart */
                 (void)snprintf(name, sizeof(name), "g%d", i);
                 again += with_room(&r, 100, false, create, name, NULL) == 0 && with_room(&r, size, false, rig_replace, name, data) == 0;
@@ -279,6 +296,7 @@ int main(int argc, char **argv) {
                 for (int level = LEVEL_NONE; level <= LEVEL_FILE; level++)
                         if (all_lives(&variants[i], (enum sync_level)level, full ? 1 : 17) < 0)
                                 return EXIT_FAILURE;
-        printf("%" PRIu64 " lives, %" PRIu64 " refusals, %" PRIu64 " stores that failed for good\n", lives, refused, failed_for_good);
-        return lives > 0 && refused > 0 && failed_for_good > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+        printf("%" PRIu64 " lives, %" PRIu64 " refusals, %" PRIu64 " stores that failed for good, %" PRIu64 " that waited for room\n",
+               lives, refused, failed_for_good, waits);
+        return lives > 0 && refused > 0 && failed_for_good > 0 && waits > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

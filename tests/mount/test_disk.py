@@ -1,10 +1,15 @@
 """The disk under the database: full, damaged, of another version."""
 import errno
+import itertools
 import os
 import shutil
 import sqlite3
+import threading
+import time
 
+from daemon import wait_until
 from harness import at_least, at_most, eq, fails, test
+from machine import syncfs
 from workload import difference, snapshot
 
 
@@ -31,6 +36,41 @@ def write(path, data):
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def goes_on(mnt):
+    try:
+        write(mnt / 'goes on', os.urandom(100000))
+        return True
+    except OSError as e:
+        eq(e.errno, errno.ENOSPC)
+        return False
+
+
+class Filler(threading.Thread):
+    def __init__(self, path, how):
+        super().__init__(daemon=True)
+        self.path, self.how, self.ending = path, how, False
+
+    def run(self):
+        while not self.ending:
+            with open(self.path, 'wb', buffering=0) as f:
+                chunk = 1 << 20
+                while chunk >= 512:
+                    try:
+                        if self.how == 'fallocate':
+                            os.posix_fallocate(f.fileno(), os.fstat(f.fileno()).st_size, chunk)
+                        else:
+                            f.write(b'\1' * chunk)
+                    except OSError:
+                        chunk //= 2
+            time.sleep(0.3)
+            os.unlink(self.path)
+            time.sleep(0.3)
+
+    def stop(self):
+        self.ending = True
+        self.join(30)
 
 
 @test(timeout=120)
@@ -95,6 +135,48 @@ def full_by_others(t):
     eq(difference(snapshot(d.mnt), wanted), '')
     d.stop()
     eq(d.check().returncode, 0)
+
+
+@test(timeout=240)
+def filled_and_freed_by_others(t):
+    """Another program fills the disk and frees it again, in several ways, while operations go on. Where the filesystem copies on write, even
+    the log's place is no promise: an operation may wait for room then, but nothing turns read-only."""
+    t.on_coterie()
+    for level, how, fs, size in (('filesystem', 'buffered', 'ext4', 64), ('filesystem', 'fallocate', 'ext4', 64), ('file', 'buffered', 'ext4', 64),
+                                 ('filesystem', 'buffered', 'btrfs', 128)):
+        if fs == 'btrfs' and not shutil.which('mkfs.btrfs'):
+            continue
+        image = t.image('disk-%s-%s-%s' % (level, how, fs), size=size << 20, fs=fs)
+        d = t.daemon('%s-%s-%s' % (level, how, fs), db=image.directory + '/tree.db', level=level, options=['--commit-interval', '100ms'])
+        filler = Filler(image.directory + '/filler', how)
+        filler.start()
+        seen, content = {'done': 0, 'refused': 0}, {}
+        end = time.monotonic() + 4
+        for i in itertools.count():
+            data = os.urandom((10, 3000, 5000, 40000, 300000)[i % 5])
+            try:
+                write(d.mnt / 'tmp', data)
+                os.rename(d.mnt / 'tmp', d.mnt / ('f%d' % (i % 20)))
+                content['f%d' % (i % 20)] = data
+                seen['done'] += 1
+            except OSError as e:
+                eq(e.errno, errno.ENOSPC)
+                seen['refused'] += 1
+            if time.monotonic() > end and min(seen.values()) > 0 or time.monotonic() > end + 20:
+                break
+        filler.stop()
+        syncfs(image.directory)  # btrfs keeps what is freed until its next commit
+        at_least(min(seen.values()), 1, 'operations done and refused: %r' % seen)
+        wait_until(lambda: goes_on(d.mnt), 10, 'room for a write')
+        for name, data in content.items():
+            eq((d.mnt / name).read_bytes() == data, True, name)
+        d.kill()
+        d.start()
+        for name, data in content.items():
+            eq((d.mnt / name).read_bytes() == data, True, name + ' after a restart')
+        d.stop()
+        eq(d.check().returncode, 0)
+        t.note('%s, %s, %s: %r' % (level, how, fs, seen))
 
 
 @test

@@ -11,9 +11,10 @@
  * Failure: append and write_out return the error of the first call that failed and the store is `troubled`: the records since the last
  * good write stay pending. The caller then checkpoints (prepare + run with rescue): everything comes home from memory, elsewhere on
  * the disk, and the log starts on its other half; success ends the trouble (unless something was appended between prepare and the end
- * of run: wants_checkpoint stays true then, and it takes another one). If that fails as well, store_fail has the reason, every
- * later call returns -EROFS, and the caller turns read-only and reloads its state from what is on disk. A failed flush is treated
- * alike: nothing is flushed again in place. */
+ * of run: wants_checkpoint stays true then, and it takes another one). A rescue that finds the disk full (-ENOSPC, -EDQUOT) changes
+ * nothing: it is tried again until there is room, and reserve says -ENOSPC meanwhile. If it fails otherwise, store_fail has the reason and
+ * every later call returns -EROFS; the caller turns read-only and serves the state that it has, which holds all that was acknowledged. A
+ * failed flush is treated alike: nothing is flushed again in place. */
 #pragma once
 
 #include "base/metrics.h"
