@@ -144,6 +144,28 @@ static void do_map_write(size_t at, size_t len) {
         (void)munmap(p, len + at - start);
         model_write(at, len);
 }
+static void do_direct(size_t at, size_t len) {
+        static _Alignas(4096) uint8_t aligned[(LEN_MAX + 8191) & ~4095u];
+        at &= ~(size_t)4095;
+        len = (len + 4095) & ~(size_t)4095;
+        int other = open(path, O_RDWR | O_DIRECT);
+        if (other < 0)
+                fail("open O_DIRECT");
+        if (draw(2)) {
+                fill(len);
+                memcpy(aligned, buffer, len);
+                if (pwrite(other, aligned, len, (off_t)at) != (ssize_t)len)
+                        fail("direct write");
+                model_write(at, len);
+        } else {
+                ssize_t n = pread(other, aligned, len, (off_t)at);
+                if (n != (at >= size ? 0 : (ssize_t)(size - at < len ? size - at : len)))
+                        fail("direct read length");
+                same(aligned, at, (size_t)n, "direct read");
+        }
+        if (close(other) < 0)
+                fail("close O_DIRECT");
+}
 static void do_punch(size_t at, size_t len) {
         if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)len) < 0)
                 fail("punch");
@@ -211,8 +233,8 @@ static const struct {
         unsigned weight;
 } calls[] = {
         ROW(do_read, 20),      ROW(do_write, 25), ROW(do_append, 6), ROW(do_truncate, 6), ROW(do_map_read, 12),
-        ROW(do_map_write, 12), ROW(do_punch, 5),  ROW(do_zero, 5),   ROW(do_allocate, 3), ROW(do_copy, 6),
-        ROW(do_sync, 1),       ROW(do_reopen, 6), ROW(do_whole, 2),  ROW(do_rename, 1),
+        ROW(do_map_write, 12), ROW(do_direct, 6), ROW(do_punch, 5),  ROW(do_zero, 5),     ROW(do_allocate, 3),
+        ROW(do_copy, 6),       ROW(do_sync, 1),   ROW(do_reopen, 6), ROW(do_whole, 2),    ROW(do_rename, 1),
 };
 
 static void one_call(void) {
