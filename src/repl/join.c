@@ -161,8 +161,8 @@ static void send_joined(struct repl *r) {
 
 void join_step(struct repl *r) {
         if (repl_phase(r) == PHASE_PROMISE) {
-                bool promised = r->persist_promised >= r->choice.epoch || repl_variant(VARIANT_PROMISE_NOT_PERSISTED) ||
-                                repl_variant(VARIANT_NO_PROMISE);
+                bool careless = repl_variant(VARIANT_PROMISE_NOT_PERSISTED) || repl_variant(VARIANT_NO_PROMISE);
+                bool promised = r->persist_promised >= r->choice.epoch || (careless && may_promise(r));
                 bool clear = r->invalidated >= r->join_seq || repl_variant(VARIANT_JOINED_EARLY);
                 if (promised && !r->persisting && r->written >= r->join_seq && clear)
                         send_joined(r);
