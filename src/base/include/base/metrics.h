@@ -49,7 +49,7 @@ enum metric {
 #define METRIC_KINDS 16u
 struct metrics {
         _Atomic uint64_t v[METRIC_COUNT];
-        /* What each kind of operation took; numbered and named by core/op.h. Of the log: records without padding; of content: units of 4 KiB. */
+        /* What each kind of operation (core/op.h) took. Of the log: records without padding; of content: blocks of 4 KiB. */
         struct metrics_kind {
                 _Atomic uint64_t records, log_bytes, content_bytes;
         } kinds[METRIC_KINDS];
