@@ -4,8 +4,8 @@
 #include "store/store.h"
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <libgen.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -132,7 +132,8 @@ static int check_absent(const struct cli *cli, const char *db) {
         for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
                 file_of(path, sizeof(path), db, "", suffixes[i]);
                 if (access(path, F_OK) == 0)
-                        return cli_fail(cli, CTL_FAILED, "%s is there already; nothing is overwritten: move it and the files beside it away", path);
+                        return cli_fail(cli, CTL_FAILED,
+                                        "%s is there already; nothing is overwritten: move it and the files beside it away", path);
         }
         return 0;
 }

@@ -53,7 +53,8 @@ static errint_t write_all(int fd, const void *data, size_t n) {
         return 0;
 }
 
-/* What an interrupted backup left is used again; what another one is writing is not: it holds a lock, and its file may have got its name meanwhile. */
+/* What an interrupted backup left is used again; what another one is writing is not: it holds a lock, and its file may have got its name
+ * meanwhile. */
 errint_t backup_create(const char *path, struct backup_writer **ret) {
         cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
         struct stat ours, there;
@@ -224,8 +225,8 @@ static errint_t read_blocks(const struct cli *cli, int fd, const struct image_to
         return r < 0 ? r : read_end(fd, total, hash);
 }
 
-errint_t backup_read(const struct cli *cli, const char *path, struct state *ret, uint64_t *ret_adopted, struct image_told *ret_told, char *fault,
-                     size_t fault_size) {
+errint_t backup_read(const struct cli *cli, const char *path, struct state *ret, uint64_t *ret_adopted, struct image_told *ret_told,
+                     char *fault, size_t fault_size) {
         CLEANUP(image_builder_freep) struct image_builder *b = image_builder_new();
         cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
         struct image_told told;

@@ -155,7 +155,8 @@ static void fish(void) {
                                 (void)printf("complete -c coterie -n '__fish_seen_subcommand_from %s' %s %s\n", name,
                                              w.items[k][0] == '-' ? "-l" : "-a", w.items[k] + (w.items[k][0] == '-' ? 2 : 0));
         }
-        (void)printf("complete -c coterie -n '__fish_seen_subcommand_from get set' -a \"(coterie get 2>/dev/null | sed -e 1d -e 's/ .*//')\"\n");
+        (void)printf(
+                "complete -c coterie -n '__fish_seen_subcommand_from get set' -a \"(coterie get 2>/dev/null | sed -e 1d -e 's/ .*//')\"\n");
 }
 
 int cli_completion(struct cli *cli, int argc, char **argv) {

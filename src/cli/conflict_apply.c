@@ -19,7 +19,7 @@ static void describe_create(const struct op *op, char *buf, size_t size) {
         static const struct {
                 uint32_t type;
                 const char *text;
-        } types[] = {{S_IFREG, "file"},   {S_IFDIR, "directory"},      {S_IFLNK, "symlink"},     {S_IFIFO, "fifo"},
+        } types[] = {{S_IFREG, "file"},    {S_IFDIR, "directory"},        {S_IFLNK, "symlink"},     {S_IFIFO, "fifo"},
                      {S_IFSOCK, "socket"}, {S_IFCHR, "character device"}, {S_IFBLK, "block device"}};
         const char *type = "?";
 
@@ -74,10 +74,12 @@ void conflict_describe(const struct op *op, char *buf, size_t size) {
                                log_quote(op->removexattr.name.text, op->removexattr.name.len, name, sizeof(name)));
                 break;
         case OP_ADOPT:
-                (void)snprintf(buf, size, "link a temporary file of %" PRIu64 " bytes, mode %04o", op->payload.raw_len, op->adopt.attr.mode & 07777);
+                (void)snprintf(buf, size, "link a temporary file of %" PRIu64 " bytes, mode %04o", op->payload.raw_len,
+                               op->adopt.attr.mode & 07777);
                 break;
         case OP_SETTING:
-                (void)snprintf(buf, size, "set %.*s=%.*s", (int)op->setting.name.len, op->setting.name.text, (int)op->setting.len, op->setting.text);
+                (void)snprintf(buf, size, "set %.*s=%.*s", (int)op->setting.name.len, op->setting.name.text, (int)op->setting.len,
+                               op->setting.text);
                 break;
         default:
                 (void)snprintf(buf, size, "%s", op_kind_text(op->kind));
@@ -256,8 +258,8 @@ static errint_t apply_setattr(int root, const struct conflict_file *f) {
         errint_t r = fd < 0 ? -errno : 0;
 
         if (r == 0 && mask & (SETATTR_UID | SETATTR_GID))
-                r = last(fchownat(fd, "", mask & SETATTR_UID ? op->setattr.uid : (uid_t)-1, mask & SETATTR_GID ? op->setattr.gid : (gid_t)-1,
-                                  AT_EMPTY_PATH));
+                r = last(fchownat(fd, "", mask & SETATTR_UID ? op->setattr.uid : (uid_t)-1,
+                                  mask & SETATTR_GID ? op->setattr.gid : (gid_t)-1, AT_EMPTY_PATH));
         if (r == 0 && mask & SETATTR_MODE)
                 r = last(chmod(fd_path(fd, path), op->setattr.mode & 07777));
         if (mask & SETATTR_ATIME)
@@ -417,7 +419,8 @@ static int run_diff(const struct cli *cli, const char *path, int before, int aft
         pid_t pid = fork();
 
         if (pid == 0) {
-                (void)execlp("diff", "diff", "-u", "--label", path, "--label", "as it would be", fd_path(before, a), fd_path(after, b), (char *)NULL);
+                (void)execlp("diff", "diff", "-u", "--label", path, "--label", "as it would be", fd_path(before, a), fd_path(after, b),
+                             (char *)NULL);
                 _exit(127);
         }
         while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -437,7 +440,8 @@ int conflict_diff(const struct cli *cli, int root, const struct conflict_file *f
                 return 0;
         }
         if (!f->path[0])
-                return cli_fail(cli, CTL_FAILED, "%s: what it was about had no name any more; `coterie conflicts show --content` has the bytes", f->name);
+                return cli_fail(cli, CTL_FAILED,
+                                "%s: what it was about had no name any more; `coterie conflicts show --content` has the bytes", f->name);
         errint_t r = read_blob(root, f->path, &now);
         if (r == 0)
                 r = edited(now, &f->op, &then);

@@ -1,5 +1,5 @@
-/* conflicts.c: `coterie conflicts`: operations that this node had applied and that the surviving history does not have. The daemon keeps one file for
- * each beside the database (src/daemon/conflicts.c); they are read and removed here. */
+/* conflicts.c: `coterie conflicts`: operations that this node had applied and that the surviving history does not have. The daemon keeps
+ * one file for each beside the database (src/daemon/conflicts.c); they are read and removed here. */
 #include "conflicts.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@
 struct records {
         struct conflict_file *items;
         size_t n;
-        int dir;           /* -1: there is none */
+        int dir;              /* -1: there is none */
         char mount[PATH_MAX]; /* "" if no daemon was asked */
 };
 
@@ -235,8 +235,8 @@ static int show(const struct cli *cli, const struct conflict_file *f, bool conte
                 return 0;
         }
         conflict_describe(&f->op, what, sizeof(what));
-        (void)printf("id         %s\nposition   epoch %" PRIu64 ", sequence %" PRIu64 " of the history that was left\nkept       %s\n", f->name,
-                     f->c.pos.epoch, f->c.pos.seq, kept_text(f, kept));
+        (void)printf("id         %s\nposition   epoch %" PRIu64 ", sequence %" PRIu64 " of the history that was left\nkept       %s\n",
+                     f->name, f->c.pos.epoch, f->c.pos.seq, kept_text(f, kept));
         (void)printf("path       %s\noperation  %s\nby         uid %u, gid %u, pid %d on node %u\n", paths, what, f->op.caller.uid,
                      f->op.caller.gid, f->op.caller.pid, f->op.origin.node);
         return 0;

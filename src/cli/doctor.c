@@ -12,12 +12,12 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define FULL_PERCENT    90u /* of a limit of the tree */
-#define SPACE_LOW       (64 * MIB)
-#define TOKEN_LOW_MS    500u
-#define TOKEN_HIGH_MS   10000u
-#define EPOCH_KERNEL    6016u /* Linux 6.16: names are dropped by one notification */
-#define BTRFS_MAGIC     0x9123683eu
+#define FULL_PERCENT  90u /* of a limit of the tree */
+#define SPACE_LOW     (64 * MIB)
+#define TOKEN_LOW_MS  500u
+#define TOKEN_HIGH_MS 10000u
+#define EPOCH_KERNEL  6016u /* Linux 6.16: names are dropped by one notification */
+#define BTRFS_MAGIC   0x9123683eu
 
 enum level { LEVEL_OK, LEVEL_ADVICE, LEVEL_FAULT };
 static const char *const level_texts[] = {"ok", "advice", "fault"};
@@ -60,16 +60,18 @@ static void check_writable(struct doctor *d) {
         const json_t *store = json_object_get(d->status, "store");
 
         if (json_is_true(json_object_get(store, "failed")))
-                found(d, LEVEL_FAULT, "database", "free space or replace the disk, then restart coteried", "the store refuses everything: %s",
-                      text(store, "reason"));
+                found(d, LEVEL_FAULT, "database", "free space or replace the disk, then restart coteried",
+                      "the store refuses everything: %s", text(store, "reason"));
         else if (!json_is_true(json_object_get(d->status, "writable")))
-                found(d, LEVEL_FAULT, "writable", "see the reason; docs/OPERATIONS.md has a remedy for each", "read-only: %s", text(d->status, "reason"));
+                found(d, LEVEL_FAULT, "writable", "see the reason; docs/OPERATIONS.md has a remedy for each", "read-only: %s",
+                      text(d->status, "reason"));
         else
                 found(d, LEVEL_OK, "writable", "", "writable, epoch %" PRIu64, number(d->status, "epoch"));
 }
 
 static void check_usage(struct doctor *d) {
-        static const char *const keys[][4] = {{"bytes", "bytes_max", "tree_size_max", "bytes"}, {"inodes", "inodes_max", "inodes_max", "inodes"}};
+        static const char *const keys[][4] = {{"bytes", "bytes_max", "tree_size_max", "bytes"},
+                                              {"inodes", "inodes_max", "inodes_max", "inodes"}};
         const json_t *usage = json_object_get(d->status, "usage");
         bool fine = true;
 
@@ -110,7 +112,8 @@ static void check_disk(struct doctor *d) {
                 found(d, LEVEL_ADVICE, "filesystem", "put the database on ext4 or XFS",
                       "the database is on btrfs, where a small durable write costs some 100 KB");
         if ((uint32_t)fs.f_type == TMPFS_MAGIC)
-                found(d, LEVEL_ADVICE, "filesystem", "put the database on a disk", "the database is on a tmpfs and ends with the machine's power");
+                found(d, LEVEL_ADVICE, "filesystem", "put the database on a disk",
+                      "the database is on a tmpfs and ends with the machine's power");
 }
 
 static void check_mount(struct doctor *d) {
@@ -187,7 +190,8 @@ static void check_members(struct doctor *d) {
                 synced += json_is_true(json_object_get(m, "synced"));
         }
         if (synced < json_array_size(members))
-                found(d, LEVEL_ADVICE, "members", "wait; if it lasts, look at its log", "%zu of %zu members are synced", synced, json_array_size(members));
+                found(d, LEVEL_ADVICE, "members", "wait; if it lasts, look at its log", "%zu of %zu members are synced", synced,
+                      json_array_size(members));
         else
                 found(d, LEVEL_OK, "members", "", "%zu, all synced", synced);
 }
@@ -224,8 +228,8 @@ static void check_cluster(struct doctor *d) {
 }
 
 int cli_doctor(struct cli *cli, int argc, char **argv) {
-        static void (*const checks[])(struct doctor *d) = {check_version, check_writable, check_mount,     check_cluster, check_disk,
-                                                           check_usage,   check_level,    check_conflicts, check_clock,   check_kernel};
+        static void (*const checks[])(struct doctor * d) = {check_version, check_writable, check_mount,     check_cluster, check_disk,
+                                                            check_usage,   check_level,    check_conflicts, check_clock,   check_kernel};
         json_t *status = NULL;
 
         (void)argv;

@@ -20,8 +20,9 @@ static void print_counts(const struct cli *cli, FILE *f, const struct tar_counts
                 json_decref(o);
                 return;
         }
-        (void)fprintf(f, "%" PRIu64 " files, %" PRIu64 " directories, %" PRIu64 " symlinks, %" PRIu64 " others, %" PRIu64 " further names, %" PRIu64
-                         " bytes\n",
+        (void)fprintf(f,
+                      "%" PRIu64 " files, %" PRIu64 " directories, %" PRIu64 " symlinks, %" PRIu64 " others, %" PRIu64
+                      " further names, %" PRIu64 " bytes\n",
                       c->files, c->directories, c->symlinks, c->others, c->links, c->bytes);
         if (c->left_out > 0)
                 (void)fprintf(f, "%" PRIu64 " sockets left out: tar has none\n", c->left_out);

@@ -36,7 +36,8 @@ static int fetch(const struct cli *cli, const char *token, struct progress *p, i
                         return exit;
                 errint_t error = sink(ctx, r.body, r.len);
                 if (error < 0)
-                        return cli_fail(cli, CTL_FAILED, "%s", error == -EBADMSG ? "what came from the daemon is damaged" : strerror(-error));
+                        return cli_fail(cli, CTL_FAILED, "%s",
+                                        error == -EBADMSG ? "what came from the daemon is damaged" : strerror(-error));
                 progress_show(p, got += r.len);
         }
 }

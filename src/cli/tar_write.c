@@ -1,5 +1,5 @@
-/* tar_write.c: a tree as a tar stream (pax): hard links, holes, extended attributes, POSIX ACLs, nanoseconds. Sockets are left out, as tar has none;
- * so are the inode numbers and times of change, which only a backup keeps. */
+/* tar_write.c: a tree as a tar stream (pax): hard links, holes, extended attributes, POSIX ACLs, nanoseconds. Sockets are left out, as tar
+ * has none; so are the inode numbers and times of change, which only a backup keeps. */
 #include "tar.h"
 
 #include "base/codec.h"
@@ -40,7 +40,8 @@ static bool failed(struct writer *w, int code) {
         if (code >= ARCHIVE_WARN || w->err < 0)
                 return w->err < 0;
         w->err = -EIO;
-        (void)snprintf(w->fault, w->fault_size, "%s", archive_error_string(w->a) ? archive_error_string(w->a) : "the archive cannot be written");
+        (void)snprintf(w->fault, w->fault_size, "%s",
+                       archive_error_string(w->a) ? archive_error_string(w->a) : "the archive cannot be written");
         return true;
 }
 

@@ -1,6 +1,7 @@
-/* conflicts.c: conflict records (core/conflict.h) kept as files, PATH-conflicts/EPOCH-SEQUENCE-HASH, mode 0600, for `coterie conflicts`, which reads and
- * removes them itself. They are put together under the state's lock, from the history that is left, and written on the store's thread before
- * the new history overwrites the log that could tell of them again. The name follows from the operation: kept twice, it is one file. */
+/* conflicts.c: conflict records (core/conflict.h) kept as files, PATH-conflicts/EPOCH-SEQUENCE-HASH, mode 0600, for `coterie conflicts`,
+ * which reads and removes them itself. They are put together under the state's lock, from the history that is left, and written on the
+ * store's thread before the new history overwrites the log that could tell of them again. The name follows from the operation: kept twice,
+ * it is one file. */
 #include "daemon_internal.h"
 
 #include "base/log.h"

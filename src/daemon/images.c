@@ -1,6 +1,6 @@
-/* images.c: the whole state at one position, given to `coterie backup` and `coterie dump` bit by bit: frozen by `image begin`, fetched by `image next`
- * until an answer is empty. One at a time: a frozen image keeps old contents in memory. It is dropped when the client says `image end`, or
- * has not asked for a while. The client fetches, so a slow one fills no queue here. */
+/* images.c: the whole state at one position, given to `coterie backup` and `coterie dump` bit by bit: frozen by `image begin`, fetched by
+ * `image next` until an answer is empty. One at a time: a frozen image keeps old contents in memory. It is dropped when the client says
+ * `image end`, or has not asked for a while. The client fetches, so a slow one fills no queue here. */
 #include "daemon_internal.h"
 
 #include "base/log.h"
@@ -107,7 +107,8 @@ static void begin(struct ctl_call *c, struct daemon *d) {
         struct images *i = d->images;
 
         if (d->loaded.n_damaged > 0) {
-                ctl_call_fail(c, CTL_FAILED, "the database is damaged: %zu files cannot be read; copy out what can be", d->loaded.n_damaged);
+                ctl_call_fail(c, CTL_FAILED, "the database is damaged: %zu files cannot be read; copy out what can be",
+                              d->loaded.n_damaged);
                 return;
         }
         (void)pthread_mutex_lock(&i->lock);

@@ -12,8 +12,8 @@ enum stage { STAGE_BEGIN, STAGE_INODE, STAGE_CONTENT, STAGE_SESSIONS, STAGE_END 
 struct image {
         struct capture *c;
         enum stage stage;
-        size_t at;       /* inode */
-        uint64_t offset; /* in the object that is being given */
+        size_t at;         /* inode */
+        uint64_t offset;   /* in the object that is being given */
         struct enc object; /* BEGIN */
 };
 
@@ -68,7 +68,8 @@ static bool give(struct image *i, struct enc *e, enum object_kind kind, uint64_t
 static bool give_content(struct image *i, struct enc *e, const struct capture_inode *x) {
         uint8_t bytes[PIECE];
         size_t n = blob_read(x->content, i->offset, bytes, sizeof(bytes));
-        struct piece p = {.kind = OBJECT_CONTENT, .id = x->ino, .total = blob_size(x->content), .offset = i->offset, .data = bytes, .len = n};
+        struct piece p = {
+                .kind = OBJECT_CONTENT, .id = x->ino, .total = blob_size(x->content), .offset = i->offset, .data = bytes, .len = n};
 
         frame(e, &p);
         i->offset += n;
@@ -253,8 +254,7 @@ errint_t image_builder_end(struct image_builder *b, struct state *ret, uint64_t 
                 (void)snprintf(fault, fault_size, b->err == -ENOMEM ? "not enough memory" : "it is cut short or malformed");
                 return b->err;
         }
-        errint_t r = capture_build(b->c, &b->begin, b->begin_bytes, b->begin_len, 0 /* read by tools */, ret, fault,
-                                   fault_size);
+        errint_t r = capture_build(b->c, &b->begin, b->begin_bytes, b->begin_len, 0 /* read by tools */, ret, fault, fault_size);
         if (r == 0)
                 *ret_adopted = b->begin.adopted;
         return r;

@@ -56,7 +56,8 @@ static size_t read_record(const char *name, uint8_t *buf, size_t size) {
 
 START_TEST(kept) {
         CLEANUP(enc_done) struct enc a = {0}, b = {0}, c = {0};
-        struct op nothing = {.kind = OP_NOTHING}, dir_op = create_op(1, "dir", S_IFDIR | 0755), file_op = create_op(2, "file", S_IFREG | 0644);
+        struct op nothing = {.kind = OP_NOTHING}, dir_op = create_op(1, "dir", S_IFDIR | 0755),
+                  file_op = create_op(2, "file", S_IFREG | 0644);
         struct conflicts_count count;
         struct conflict x;
         struct state s;
