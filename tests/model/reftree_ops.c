@@ -382,7 +382,8 @@ static int ref_setxattr(struct reftree *r, const struct op *op, struct op_result
         unsigned mode = op->setxattr.set_mode ? (f->mode & ~0777u) | (op->setxattr.mode & 0777) : f->mode;
         if (op->setxattr.kill_sgid)
                 mode &= ~02000u;
-        bool same = there && there->len == op->setxattr.len && (there->len == 0 || memcmp(there->value, op->setxattr.value, there->len) == 0);
+        bool same =
+                there && there->len == op->setxattr.len && (there->len == 0 || memcmp(there->value, op->setxattr.value, there->len) == 0);
         res->ino = f->ino;
         if (same && mode == f->mode)
                 return 0;

@@ -21,7 +21,7 @@ static const char *current;
 
 /* --- results */
 
-static void name_out(const char *format, va_list args) {
+PRINTF(1, 0) static void name_out(const char *format, va_list args) {
         (void)printf("%s: ", current);
         (void)vprintf(format, args);
         (void)putchar('\t');
