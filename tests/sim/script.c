@@ -25,6 +25,7 @@ struct act {
                 SHORT_TAILS, /* node 1: from now on, 0: no more */
                 BURST,
                 SLOW_KERNEL,
+                DRAG, /* its daemon takes what came in slowly */
                 DAMAGE,
                 LARGE,
                 NO_PART,
@@ -95,11 +96,12 @@ static const struct act stale_cache_acts[] = {{3000, CUT, 0, {0, 0, 1}, 0},  {0,
 /* One of two members is not what its history says. */
 static const struct act damage_acts[] = {{3000, CUT, 0, {0, 1, 0}, 0},  {5000, DAMAGE, 2, {0}, 0},  {8000, HEAL, 0, {0}, 0},
                                          {11000, CUT, 0, {0, 0, 1}, 0}, {13000, DAMAGE, 1, {0}, 0}, {16000, HEAL, 0, {0}, 0}};
-/* A stopped daemon was expelled; what it sends before it learns of it is of an old epoch. Then it is cut off until its callers are refused.
- */
-static const struct act late_sender_acts[] = {
-        {3000, PAUSE, 2, {0}, 0},  {0, BURST, 2, {0}, 6000}, {0, GO_ON, 2, {0}, 200}, {0, CUT, 0, {0, 0, 1}, 20}, {0, HEAL, 0, {0}, 8000},
-        {20000, PAUSE, 1, {0}, 0}, {0, BURST, 1, {0}, 6000}, {0, GO_ON, 1, {0}, 200}, {0, CUT, 0, {0, 1, 0}, 20}, {0, HEAL, 0, {0}, 8000}};
+/* A stopped daemon was expelled; what it sends and shows before it learns of it is of an old epoch. Then it is cut off until its callers
+ * are refused. */
+static const struct act late_sender_acts[] = {{3000, PAUSE, 2, {0}, 0},  {0, BURST, 2, {0}, 6000},   {0, DRAG, 2, {0}, 199},
+                                              {0, GO_ON, 2, {0}, 1},     {0, CUT, 0, {0, 0, 1}, 20}, {0, HEAL, 0, {0}, 8000},
+                                              {20000, PAUSE, 1, {0}, 0}, {0, BURST, 1, {0}, 6000},   {0, DRAG, 1, {0}, 199},
+                                              {0, GO_ON, 1, {0}, 1},     {0, CUT, 0, {0, 1, 0}, 20}, {0, HEAL, 0, {0}, 8000}};
 
 /* Of a large operation some pieces arrive; then quorum is lost. In the next round the same node sends another one. */
 static const struct act pieces_acts[] = {
@@ -167,6 +169,10 @@ static void act_more(struct sim *s, const struct act *a, struct node *x) {
         case SLOW_KERNEL:
                 s->faults[FAULT_SLOW_KERNEL]++;
                 x->slow_kernel_until = s->now + 3 * SIM_S;
+                break;
+        case DRAG:
+                s->faults[FAULT_SLOW_NODE]++;
+                x->slow_until = s->now + 2 * SIM_S;
                 break;
         case LARGE:
                 if (x->up && !x->paused)
