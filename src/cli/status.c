@@ -65,6 +65,16 @@ static void cluster_lines(struct table *t, const json_t *c) {
         line(t, "time-outs", "token %" PRIu64 " ms, consensus %" PRIu64 " ms", number(c, "token_ms"), number(c, "consensus_ms"));
 }
 
+static void progress_line(struct table *t, const json_t *p) {
+        char received[32];
+
+        if (!p)
+                return;
+        cli_bytes(number(p, "received_bytes"), received, sizeof(received));
+        line(t, "catching up", "with node %" PRIu64 " by %s, to sequence %" PRIu64 ": %s received, %" PRIu64 " objects known to be missing%s",
+             number(p, "from_node"), text(p, "by"), number(p, "to_sequence"), received, number(p, "missing_objects"), flag(p, "writing") ? ", writing it" : "");
+}
+
 static void print_status(const json_t *s) {
         struct table *t = table_new(2);
         const json_t *store = json_object_get(s, "store");
@@ -75,6 +85,7 @@ static void print_status(const json_t *s) {
         line(t, "state", "%s%s%s%s", !flag(s, "writable") ? "read-only" : flag(s, "primary") ? "writable" : "requests wait", reason[0] ? ": " : "", reason,
              flag(store, "waiting") ? " (waiting for the disk)" : "");
         cluster_lines(t, json_object_get(s, "cluster"));
+        progress_line(t, json_object_get(s, "catching_up"));
         line(t, "position", "epoch %" PRIu64 ", sequence %" PRIu64 ", stable up to %" PRIu64 ", on the medium up to %" PRIu64,
              number(s, "epoch"), number(s, "sequence"), number(s, "stable_sequence"), number(store, "flushed_sequence"));
         line(t, "digest", "%s", text(s, "digest"));

@@ -115,6 +115,18 @@ static json_t *conflicts_object(struct daemon *d) {
         return o;
 }
 
+static void add_progress(const struct repl_progress *p, json_t *root) {
+        json_t *o = json_object();
+
+        set(o, "from_node", number(p->donor));
+        set(o, "by", json_string(p->by_log ? "log" : "difference"));
+        set(o, "received_bytes", number(p->received));
+        set(o, "missing_objects", number(p->known));
+        set(o, "to_sequence", number(p->to_seq));
+        set(o, "writing", json_boolean(p->writing));
+        set(root, "catching_up", o);
+}
+
 static void add_cluster(struct daemon *d, const struct repl_status *r, json_t *root) {
         struct net_cluster_info info;
         json_t *c, *ring;
@@ -161,6 +173,8 @@ char *report_status(struct daemon *d) {
         cluster_reason(d, &s, reason, sizeof(reason));
         set(root, "reason", text(reason));
         add_cluster(d, &s.repl, root);
+        if (s.repl.progress.donor)
+                add_progress(&s.repl.progress, root);
         set(root, "epoch", number(s.repl.epoch));
         set(root, "promised", number(s.repl.promised));
         set(root, "adopted", number(s.repl.adopted));

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 
+#define PROGRESS_MS         5000u  /* between two lines about one transfer */
 #define REPLACE_PATIENCE_MS 60000u /* for the store to take a new state over, before this member counts as overdue */
 #define CONFLICT_SPAN       4096u  /* operations of our own log that are looked at after a restart */
 
@@ -247,6 +248,7 @@ void catchup_give(struct repl *r, size_t from, const void *body, size_t len) {
                 return;
         while (h.transfer == c->transfer && repl_phase(r) == PHASE_CATCHUP && r->catchup && piece_decode(&d, &p)) {
                 c->last_piece = r->quiet;
+                c->received += p.len;
                 if (p.kind == OBJECT_BEGIN)
                         begin_piece(r, &p);
                 else if (c->stage == CATCHUP_LOG && (p.kind == OBJECT_LOG || p.kind == OBJECT_LOG_END))
@@ -266,11 +268,34 @@ bool catchup_owes(const struct repl *r, size_t member) {
         return c && repl_phase(r) == PHASE_CATCHUP && c->stage <= CATCHUP_DIFFERENCE && c->donor == member;
 }
 
+void catchup_progress(const struct repl *r, struct repl_progress *ret) {
+        const struct catchup *c = r->catchup;
+        if (!c || repl_phase(r) != PHASE_CATCHUP)
+                return;
+        ret->donor = r->members[c->donor].id.node;
+        ret->received = c->received;
+        ret->to_seq = c->stage > CATCHUP_BEGIN ? c->begin.pos.seq : 0;
+        ret->by_log = c->stage == CATCHUP_LOG;
+        ret->known = c->n_out + (c->n_wants - c->wants_at);
+        ret->writing = c->stage == CATCHUP_REPLACING;
+}
+
+static void tell_progress(struct repl *r) {
+        struct catchup *c = r->catchup;
+        if (c->told_at && r->now - c->told_at < PROGRESS_MS)
+                return;
+        if (c->told_at)
+                repl_log(r, 6, "catching up with node %u: %" PRIu64 " KiB received%s", r->members[c->donor].id.node, c->received / 1024,
+                         c->stage == CATCHUP_REPLACING ? ", writing it" : "");
+        c->told_at = r->now;
+}
+
 /* Half the patience without a piece: another donor, if there is one, before anybody is called overdue. */
 void catchup_check(struct repl *r) {
         struct catchup *c = r->catchup;
         if (!c || repl_phase(r) != PHASE_CATCHUP || r->busy)
                 return;
+        tell_progress(r);
         if (c->stage > CATCHUP_DIFFERENCE) { /* nothing to ask for, but not idle: a whole state is written */
                 if (r->now - r->persist_began < REPLACE_PATIENCE_MS || !r->persisting)
                         catchup_send(r, NULL, 0);

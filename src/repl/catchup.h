@@ -33,6 +33,7 @@ struct catchup {
         uint8_t *begin_bytes;
         size_t begin_len;
         uint64_t log_next;
+        uint64_t received, told_at; /* bytes of pieces, for people; and when the log was told last */
 
         struct capture *own, *target;
         struct want *wants; /* a queue: wants[wants_at .. n_wants) */

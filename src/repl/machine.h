@@ -361,6 +361,7 @@ void catchup_replaced(struct repl *r); /* and is, on the medium */
 void catchup_replayed(struct repl *r); /* all of the queue that was at work is applied */
 void catchup_log_part(struct repl *r, const struct repl_event *ev);
 bool catchup_reads(const struct repl *r, uint64_t tag);
+void catchup_progress(const struct repl *r, struct repl_progress *ret); /* untouched where nothing is under way */
 bool catchup_owes(const struct repl *r, size_t member); /* the donor owes us a piece */
 void donor_ask(struct repl *r, size_t from, const void *body, size_t len);
 void donor_log_part(struct repl *r, const struct repl_event *ev);

@@ -423,6 +423,7 @@ void repl_status(const struct repl *r, struct repl_status *ret) {
                 .founded = is_founded(r),
                 .weak = r->choice.weak,
         };
+        catchup_progress(r, &ret->progress);
         for (size_t i = 0; i < r->n_members; i++) {
                 const struct member *m = &r->members[i];
                 ret->members[i].node = m->id.node;

@@ -147,6 +147,14 @@ void repl_set_node(struct repl *r, uint32_t node);
 /* The origin for the next request: number it, encode the head with it, then give it in REPL_REQUEST, in this order and under the same lock. */
 struct op_origin repl_next_origin(struct repl *r);
 
+struct repl_progress { /* of catching up; donor 0: none is under way */
+        uint32_t donor;
+        uint64_t received; /* bytes */
+        uint64_t to_seq;   /* the donor's position; 0: not known yet */
+        bool by_log;       /* else by difference, with so many objects asked for or known to be missing: */
+        uint64_t known;
+        bool writing; /* all is here and being written */
+};
 struct repl_status {
         const char *state; /* the machine's state in words */
         bool primary;
@@ -156,6 +164,7 @@ struct repl_status {
         size_t n_members;
         struct { uint32_t node, pid; bool synced, expelled; uint64_t acked_seq, acked_medium; } members[REPL_MEMBERS_MAX];
         size_t waiting; /* requests */
+        struct repl_progress progress;
         bool founded;   /* belongs to a cluster */
         bool weak;      /* quorums of the running epoch need not intersect */
 };
