@@ -2,6 +2,7 @@
 #include "fake.h"
 #include "unit.h"
 
+#include <linux/falloc.h>
 #include <sys/xattr.h>
 
 START_TEST(setattr) {
@@ -148,8 +149,72 @@ START_TEST(what_an_open_says) {
 }
 END_TEST
 
+static struct attr set_by(struct fake *k, uint64_t ino, const struct fs_set *s, uint32_t uid) {
+        struct fs_caller c = {.uid = uid, .gid = uid};
+        struct answer a;
+        answer_init(k, &a);
+        fs_setattr(k->fs, &c, ino, s, 0, &a.reply);
+        answer_wait(&a);
+        ck_assert_int_eq(a.kind, ANSWER_ATTR);
+        struct attr got = a.entry.attr;
+        answer_done(&a);
+        return got;
+}
+
+/* What takes setuid away without a write: a chown to the same owner, and fallocate by anybody but root. */
+START_TEST(setuid_goes) {
+        struct fake *k = fake_new(FAKE_AT_ONCE);
+        uint64_t fh, f = do_create(k, INO_ROOT, "f", 0600, &fh);
+        struct fs_set owned = {.set = FS_SET_UID | FS_SET_GID | FS_SET_MODE, .uid = 1, .gid = 2, .mode = 06775}, none = {0};
+        static const struct { uint32_t uid, mode; } chowns[] = {{0, 0775}, {1, 0775}, {5, 06775}};
+        for (size_t i = 0; i < ARRAY_LEN(chowns); i++) {
+                ck_assert_int_eq(do_setattr(k, f, &owned, 0, NULL), 0);
+                struct attr before = fake_attr(k, f), after = set_by(k, f, &none, chowns[i].uid);
+                ck_assert_uint_eq(after.mode, S_IFREG | chowns[i].mode);
+                ck_assert_int_eq(timestamp_cmp(after.ctime, before.ctime) > 0, chowns[i].uid != 5);
+                ck_assert_int_eq(timestamp_cmp(after.atime, before.atime), 0);
+        }
+        for (uint32_t uid = 0; uid < 2; uid++) {
+                struct fs_caller c = {.uid = uid};
+                struct answer a;
+                ck_assert_int_eq(do_setattr(k, f, &owned, 0, NULL), 0);
+                struct attr before = fake_attr(k, f);
+                answer_init(k, &a);
+                fs_fallocate(k->fs, &c, f, fh, FALLOC_FL_KEEP_SIZE, 0, 100, &a.reply);
+                answer_wait(&a);
+                ck_assert_int_eq(do_flush(k, f, fh), 0);
+                ck_assert_uint_eq(fake_attr(k, f).mode, S_IFREG | (uid == 0 ? 06775 : 0775));
+                ck_assert_int_gt(timestamp_cmp(fake_attr(k, f).mtime, before.mtime), 0);
+                answer_done(&a);
+        }
+        do_release(k, f, fh);
+        fake_free(k);
+}
+END_TEST
+
+/* A store through mmap leaves file capabilities alone, a write does not. */
+START_TEST(capabilities_go) {
+        struct fake *k = fake_new(FAKE_AT_ONCE);
+        uint64_t fh, f = do_create(k, INO_ROOT, "f", 0700, &fh);
+        struct answer a;
+        char got[8];
+        ck_assert_int_eq(do_setxattr(k, f, "security.capability", "cap", 3, 0), 0);
+        answer_init(k, &a);
+        fs_write(k->fs, &root_caller, f, fh, 0, "mapped", 6, 0, false, true, &a.reply);
+        answer_wait(&a);
+        answer_done(&a);
+        ck_assert_int_eq(do_getxattr(k, f, "security.capability", sizeof(got), got), 3);
+        ck_assert_int_eq(do_text(k, f, fh, 0, "written"), 0);
+        ck_assert_int_eq(do_getxattr(k, f, "security.capability", sizeof(got), got), -ENODATA);
+        ck_assert_int_eq(do_flush(k, f, fh), 0);
+        ck_assert_int_eq(do_getxattr(k, f, "security.capability", sizeof(got), got), -ENODATA);
+        do_release(k, f, fh);
+        fake_free(k);
+}
+END_TEST
+
 static Suite *suite_attrs(void) {
-        const TTest *const tests[] = {setattr, gathered_times_equal_applied_times, xattrs, what_an_open_says};
+        const TTest *const tests[] = {setattr, gathered_times_equal_applied_times, xattrs, what_an_open_says, setuid_goes, capabilities_go};
         return suite_of("attrs", tests, ARRAY_LEN(tests));
 }
 UNIT_SUITE(suite_attrs)
