@@ -162,7 +162,7 @@ def parts(directory, kind, level='filesystem'):
                 if kind == 'rmdir':
                     os.mkdir('e%d' % i, dir_fd=place.fd)
                 else:
-                    write_file(place, 'f%d' % i, random.Random(-i).randbytes(64 * KIB if kind == 'write, in extents' else 500), os.O_CREAT)
+                    write_file(place, 'f%d' % i, random.Random(10**6 + i).randbytes(64 * KIB if kind == 'write, in extents' else 500), os.O_CREAT)
                 if kind == 'removexattr':
                     os.setxattr('%s/f%d' % (place.mnt, i), 'user.old', b'x' * 100)
         return measure(place, 'parts: ' + kind, n, 0, lambda i: KINDS[kind](place, i, many), prepare, fs='ext4', files=many)
