@@ -212,6 +212,13 @@ static errint_t found_cluster(struct daemon *d, struct fault *f) {
         return error < 0 ? fault_set(f, 1, error, "database %s cannot be written: %s", d->options->db.text, strerror(-error)) : 0;
 }
 
+/* A new tree of one node alone has nothing behind it that somebody could miss. */
+static bool may_have_forgotten(const struct daemon *d) {
+        if (d->loaded.fresh)
+                return !d->options->standalone.number;
+        return d->loaded.unclean && d->loaded.boot_changed && d->options->sync_level.number != LEVEL_FILE;
+}
+
 static void make_engine(struct daemon *d) {
         const struct options *o = d->options;
         struct engine_config config = {
@@ -221,8 +228,7 @@ static void make_engine(struct daemon *d) {
                          .incarnation = env_random64(env_system()),
                          .promised = d->loaded.promised,
                          .adopted = d->loaded.adopted,
-                         .forgetful =
-                                 d->loaded.fresh || (d->loaded.unclean && d->loaded.boot_changed && o->sync_level.number != LEVEL_FILE),
+                         .forgetful = may_have_forgotten(d),
                          .ack_timeout_ms = o->ack_timeout.number,
                          .forgetful_wait_ms = o->forgetful_wait.number,
                          .read_only_grace_ms = o->read_only_grace.number,

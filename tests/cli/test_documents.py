@@ -53,9 +53,9 @@ def pages_know_every_command_and_option(t):
     text = page('coterie.1').read_text()
     commands = text[text.index('.Sh COMMANDS'):text.index('.Sh JSON')]
     eq(items(commands, 'Ic'), helped)
-    eq(items(text, 'Fl'), {'run-dir', 'json', 'help', 'h', 'version'})
+    eq(items(text, 'Fl'), {'run-dir', 'timeout', 'json', 'help', 'h', 'version'})
     flags = set(re.findall(r'(?<=[ ,])--([a-z-]+)', output(str(BIN / 'coterie'), '--help')))
-    eq(flags - {'run-dir', 'json', 'help', 'version'} - set(re.findall(r'--([a-z-]+)', commands.replace('\\', ''))), set())
+    eq(flags - {'run-dir', 'timeout', 'json', 'help', 'version'} - set(re.findall(r'--([a-z-]+)', commands.replace('\\', ''))), set())
 
     usage = output(str(BIN / 'coteried'), '--help')
     head, tail = usage.split('Options, as', 1)
