@@ -451,10 +451,10 @@ static void flush_gathered(struct daemon *d) {
         (void)pthread_cond_init(&w->cond, NULL);
         w->refs = 2;
         fs_shutdown(d->fs, waited_done, w);
-        (void)clock_gettime(CLOCK_REALTIME, &until);
+        (void)clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec += STOP_FLUSH_MS / 1000u;
         (void)pthread_mutex_lock(&w->lock);
-        while (!w->done && pthread_cond_timedwait(&w->cond, &w->lock, &until) != ETIMEDOUT)
+        while (!w->done && pthread_cond_clockwait(&w->cond, &w->lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT)
                 ;
         if (!w->done)
                 log_error("stopping without everything that was written: not flushed in %u ms", STOP_FLUSH_MS);

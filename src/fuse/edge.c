@@ -59,9 +59,9 @@ static errint_t session_new(struct fuse_edge *e) {
         return -EIO;
 }
 
-static struct timespec after_ms(clockid_t clock, long ms) {
+static struct timespec after_ms(long ms) {
         struct timespec t;
-        (void)clock_gettime(clock, &t); /* cannot fail with the clocks used here */
+        (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail with this clock */
         t.tv_nsec += ms % 1000 * 1000000L;
         t.tv_sec += ms / 1000 + t.tv_nsec / 1000000000L;
         t.tv_nsec %= 1000000000L;
@@ -81,11 +81,11 @@ static unsigned thread_count(const struct fuse_edge_config *config) {
 
 static errint_t worker_start(struct worker *w) {
         struct fuse_edge *e = w->edge;
-        pthread_mutex_lock(&e->lock);
+        (void)pthread_mutex_lock(&e->lock);
         int r = pthread_create(&w->thread, NULL, worker_main, w);
         w->started = r == 0;
         e->running += r == 0;
-        pthread_mutex_unlock(&e->lock);
+        (void)pthread_mutex_unlock(&e->lock);
         return -r;
 }
 
@@ -107,13 +107,13 @@ static errint_t workers_new(struct fuse_edge *e) {
 }
 
 static errint_t wait_ready(struct fuse_edge *e) {
-        struct timespec until = after_ms(CLOCK_MONOTONIC, INIT_TIMEOUT_MS);
+        struct timespec until = after_ms(INIT_TIMEOUT_MS);
         int r = 0;
-        pthread_mutex_lock(&e->lock);
+        (void)pthread_mutex_lock(&e->lock);
         while (!e->ready && !e->ended && r == 0)
                 r = pthread_cond_timedwait(&e->changed, &e->lock, &until);
         errint_t error = e->ready ? 0 : e->ended ? MIN_OF(e->end_error, -EIO) : -ETIMEDOUT;
-        pthread_mutex_unlock(&e->lock);
+        (void)pthread_mutex_unlock(&e->lock);
         return error;
 }
 
@@ -123,7 +123,7 @@ static errint_t threads_start(struct fuse_edge *e, char *reason, size_t reason_s
         sigfillset(&all); /* signals are the program's business, not its workers' */
         for (size_t i = 0; i < ARRAY_LEN(own_faults); i++)
                 sigdelset(&all, own_faults[i]);
-        pthread_sigmask(SIG_SETMASK, &all, &was);
+        (void)pthread_sigmask(SIG_SETMASK, &all, &was);
         e->notify = notify_start(e);
         crew_start(&e->crew, e->fd, e->n_workers);
         errint_t r = e->notify ? worker_start(&e->workers[0]) : -EAGAIN;
@@ -136,7 +136,7 @@ static errint_t threads_start(struct fuse_edge *e, char *reason, size_t reason_s
                 r = worker_start(&e->workers[i]);
                 what = "cannot start threads for the mount";
         }
-        pthread_sigmask(SIG_SETMASK, &was, NULL);
+        (void)pthread_sigmask(SIG_SETMASK, &was, NULL);
         if (r < 0)
                 (void)snprintf(reason, reason_size, "%s: %s", what, strerror(-r));
         return r;
@@ -151,11 +151,11 @@ static struct fuse_edge *edge_new(const struct fuse_edge_config *config) {
         e->config.mountpoint = xstrdup(config->mountpoint);
         e->fd = -1;
         pthread_condattr_t attr;
-        pthread_condattr_init(&attr);
-        pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-        pthread_cond_init(&e->changed, &attr);
-        pthread_condattr_destroy(&attr);
-        pthread_mutex_init(&e->lock, NULL);
+        (void)pthread_condattr_init(&attr);
+        (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+        (void)pthread_cond_init(&e->changed, &attr);
+        (void)pthread_condattr_destroy(&attr);
+        (void)pthread_mutex_init(&e->lock, NULL);
         crew_init(&e->crew);
         return e;
 }
@@ -179,8 +179,8 @@ void fuse_edge_free(struct fuse_edge *e) {
         if (e->notify)
                 notify_free(e->notify);
         crew_done(&e->crew);
-        pthread_cond_destroy(&e->changed);
-        pthread_mutex_destroy(&e->lock);
+        (void)pthread_cond_destroy(&e->changed);
+        (void)pthread_mutex_destroy(&e->lock);
         free(e->mountpoint);
         free((char *)e->config.source);
         free((char *)e->config.mountpoint);
@@ -223,13 +223,13 @@ errint_t fuse_edge_start(const struct fuse_edge_config *config, struct fuse_edge
 }
 
 static bool workers_ended(struct fuse_edge *e, long within_ms) {
-        struct timespec until = after_ms(CLOCK_MONOTONIC, within_ms);
+        struct timespec until = after_ms(within_ms);
         int r = 0;
-        pthread_mutex_lock(&e->lock);
+        (void)pthread_mutex_lock(&e->lock);
         while (e->running > 0 && r == 0)
                 r = pthread_cond_timedwait(&e->changed, &e->lock, &until);
         bool ended = e->running == 0;
-        pthread_mutex_unlock(&e->lock);
+        (void)pthread_mutex_unlock(&e->lock);
         return ended;
 }
 
@@ -244,18 +244,18 @@ static void workers_stop(struct fuse_edge *e, bool unmounted) {
                 if (w->started && cancel)
                         (void)pthread_cancel(w->thread); /* ESRCH: it has just ended */
                 if (w->started)
-                        pthread_join(w->thread, NULL);
+                        (void)pthread_join(w->thread, NULL);
         }
 }
 
 void fuse_edge_stop(struct fuse_edge *e) {
         if (!e)
                 return;
-        pthread_mutex_lock(&e->lock);
+        (void)pthread_mutex_lock(&e->lock);
         e->stopping = true;
-        pthread_mutex_unlock(&e->lock);
+        (void)pthread_mutex_unlock(&e->lock);
         bool unmounted = e->mounted && edge_unmount(e->mountpoint, e->mount);
-        struct timespec until = after_ms(CLOCK_REALTIME, STOP_WAIT_MS);
+        struct timespec until = after_ms(STOP_WAIT_MS);
         edge_req_wait_all(e, &until);
         /* Names that are being expired wait for local operations: these are answered while the workers still run. */
         edge_req_orphan_all(e);

@@ -120,6 +120,6 @@ void edge_sync_begin(struct edge_req *q, fuse_req_t req); /* answered before the
 struct edge_req *edge_req_begin(fuse_req_t req);          /* may be answered later */
 void edge_req_end(struct edge_req *q);                    /* after it was handed to the request layer */
 bool edge_req_interrupt(struct fuse_edge *e, uint64_t unique); /* false: no such request waits */
-void edge_req_wait_all(struct fuse_edge *e, const struct timespec *until); /* CLOCK_REALTIME */
+void edge_req_wait_all(struct fuse_edge *e, const struct timespec *until); /* CLOCK_MONOTONIC */
 void edge_req_orphan_all(struct fuse_edge *e);            /* answers EIO to all that wait, and waits for answers under way */
 void edge_entry_out(const struct fuse_edge *e, const struct fs_entry *entry, struct fuse_entry_out *out);

@@ -24,7 +24,7 @@ struct known *known_new(void) {
         struct known *k = NEW(struct known);
         for (unsigned i = 0; i < PARTS; i++) {
                 struct part *p = &k->parts[i];
-                pthread_mutex_init(&p->lock, NULL);
+                (void)pthread_mutex_init(&p->lock, NULL);
                 p->n_slots = SLOTS_MIN;
                 p->slots = xcalloc(p->n_slots, sizeof(struct slot));
         }
@@ -35,7 +35,7 @@ void known_free(struct known *k) {
         if (!k)
                 return;
         for (unsigned i = 0; i < PARTS; i++) {
-                pthread_mutex_destroy(&k->parts[i].lock);
+                (void)pthread_mutex_destroy(&k->parts[i].lock);
                 free(k->parts[i].slots);
         }
         free(k);
@@ -71,7 +71,7 @@ static void resize(struct part *p, size_t n_slots) {
 
 void known_add(struct known *k, uint64_t ino) {
         struct part *p = part_of(k, ino);
-        pthread_mutex_lock(&p->lock);
+        (void)pthread_mutex_lock(&p->lock);
         struct slot *s = find(p, ino);
         if (s->count == 0) {
                 if (8 * (p->used + 1) > 7 * p->n_slots) {
@@ -82,7 +82,7 @@ void known_add(struct known *k, uint64_t ino) {
                 p->used++;
         }
         s->count++;
-        pthread_mutex_unlock(&p->lock);
+        (void)pthread_mutex_unlock(&p->lock);
 }
 
 /* Empties a slot and moves up what was pushed past it. */
@@ -99,7 +99,7 @@ static void slot_remove(struct part *p, size_t hole) {
 
 void known_forget(struct known *k, uint64_t ino, uint64_t n) {
         struct part *p = part_of(k, ino);
-        pthread_mutex_lock(&p->lock);
+        (void)pthread_mutex_lock(&p->lock);
         struct slot *s = find(p, ino);
         if (s->count > n) {
                 s->count -= n;
@@ -108,25 +108,25 @@ void known_forget(struct known *k, uint64_t ino, uint64_t n) {
                 if (p->n_slots > SLOTS_MIN && 8 * p->used < p->n_slots)
                         resize(p, p->n_slots / 2);
         }
-        pthread_mutex_unlock(&p->lock);
+        (void)pthread_mutex_unlock(&p->lock);
 }
 
 bool known_has(struct known *k, uint64_t ino) {
         struct part *p = part_of(k, ino);
-        pthread_mutex_lock(&p->lock);
+        (void)pthread_mutex_lock(&p->lock);
         bool has = find(p, ino)->count != 0;
-        pthread_mutex_unlock(&p->lock);
+        (void)pthread_mutex_unlock(&p->lock);
         return has;
 }
 
 static uint64_t *copy_part(struct part *p, size_t *ret_n) {
-        pthread_mutex_lock(&p->lock);
+        (void)pthread_mutex_lock(&p->lock);
         uint64_t *inos = xmalloc((p->used + 1) * sizeof(*inos));
         size_t n = 0;
         for (size_t i = 0; i < p->n_slots; i++)
                 if (p->slots[i].count != 0)
                         inos[n++] = p->slots[i].ino;
-        pthread_mutex_unlock(&p->lock);
+        (void)pthread_mutex_unlock(&p->lock);
         *ret_n = n;
         return inos;
 }

@@ -50,7 +50,7 @@ struct task *task_new(uint64_t ino, struct batch *b, const char *name, size_t le
 
 static void add_inode(struct notify *n, struct task *t) {
         queue_add(&n->inodes, t);
-        pthread_cond_signal(&n->inode_work);
+        (void)pthread_cond_signal(&n->inode_work);
 }
 
 void batch_settle(struct notify *n, struct batch *b) {
@@ -61,7 +61,7 @@ void batch_settle(struct notify *n, struct batch *b) {
 
 void monitor_wake(struct notify *n) {
         if (n->monitor_sleeps)
-                pthread_cond_signal(&n->monitor_work);
+                (void)pthread_cond_signal(&n->monitor_work);
 }
 
 void batches_drain(struct notify *n) {
@@ -73,11 +73,11 @@ void batches_drain(struct notify *n) {
                 n->first = b->next;
                 if (!n->first)
                         n->last = &n->first;
-                pthread_mutex_unlock(&n->lock);
+                (void)pthread_mutex_unlock(&n->lock);
                 if (b->done)
                         b->done(b->ctx, b->seq);
                 free(b);
-                pthread_mutex_lock(&n->lock);
+                (void)pthread_mutex_lock(&n->lock);
         }
         n->draining = false;
 }
@@ -123,7 +123,7 @@ static void want_entry(struct notify *n, struct batch *b, const struct change_se
         struct task *t = task_new(c->parent, b, c->name, c->name_len);
         t->drop = goes_away(s, c);
         queue_add(&n->names, t); /* and the directory after it */
-        pthread_cond_signal(&n->name_work);
+        (void)pthread_cond_signal(&n->name_work);
 }
 
 static void want_change(struct notify *n, struct batch *b, const struct change_set *s, size_t i) {
@@ -168,32 +168,32 @@ void notify_changes(struct notify *n, const struct change_set *changes, uint64_t
                     void *ctx) {
         atomic_store(&n->seq, seq);
         struct batch *b = batch_new(n, seq, done, ctx);
-        pthread_mutex_lock(&n->lock);
+        (void)pthread_mutex_lock(&n->lock);
         if (!n->stopping && !local)
                 for (size_t i = 0; i < changes->n; i++)
                         want_change(n, b, changes, i);
         batch_add(n, b);
-        pthread_mutex_unlock(&n->lock);
+        (void)pthread_mutex_unlock(&n->lock);
 }
 
 void notify_inode(struct notify *n, uint64_t ino, int64_t offset) {
         (void)atomic_fetch_add(&n->generation, 1);
         struct task *t = task_new(ino, NULL, NULL, 0);
         t->offset = offset;
-        pthread_mutex_lock(&n->lock);
+        (void)pthread_mutex_lock(&n->lock);
         if (n->stopping)
                 free(t);
         else
                 add_inode(n, t);
-        pthread_mutex_unlock(&n->lock);
+        (void)pthread_mutex_unlock(&n->lock);
 }
 
 void notify_all(struct notify *n, void (*done)(void *ctx, uint64_t seq), void *ctx) {
         struct batch *b = batch_new(n, notify_seq(n), done, ctx);
-        pthread_mutex_lock(&n->lock);
+        (void)pthread_mutex_lock(&n->lock);
         b->everything = !n->stopping;
         batch_add(n, b);
-        pthread_mutex_unlock(&n->lock);
+        (void)pthread_mutex_unlock(&n->lock);
 }
 
 void notify_known(struct notify *n, uint64_t ino) {
@@ -219,10 +219,10 @@ struct notify *notify_start(struct fuse_edge *e) {
         n->edge = e;
         n->known = known_new();
         atomic_init(&n->generation, 1);
-        pthread_mutex_init(&n->lock, NULL);
-        pthread_cond_init(&n->inode_work, NULL);
-        pthread_cond_init(&n->name_work, NULL);
-        pthread_cond_init(&n->monitor_work, NULL);
+        (void)pthread_mutex_init(&n->lock, NULL);
+        (void)pthread_cond_init(&n->inode_work, NULL);
+        (void)pthread_cond_init(&n->name_work, NULL);
+        (void)pthread_cond_init(&n->monitor_work, NULL);
         queue_init(&n->inodes);
         queue_init(&n->names);
         queue_init(&n->doubts);
@@ -243,16 +243,16 @@ struct notify *notify_start(struct fuse_edge *e) {
 }
 
 void notify_stop(struct notify *n) {
-        pthread_mutex_lock(&n->lock);
+        (void)pthread_mutex_lock(&n->lock);
         n->stopping = true;
-        pthread_cond_broadcast(&n->inode_work);
-        pthread_cond_broadcast(&n->name_work);
-        pthread_cond_broadcast(&n->monitor_work);
-        pthread_mutex_unlock(&n->lock);
+        (void)pthread_cond_broadcast(&n->inode_work);
+        (void)pthread_cond_broadcast(&n->name_work);
+        (void)pthread_cond_broadcast(&n->monitor_work);
+        (void)pthread_mutex_unlock(&n->lock);
         for (unsigned i = 0; i < n->n_threads; i++)
-                pthread_join(n->threads[i], NULL);
+                (void)pthread_join(n->threads[i], NULL);
         n->n_threads = 0;
-        pthread_mutex_lock(&n->lock);
+        (void)pthread_mutex_lock(&n->lock);
         queue_clear(&n->inodes);
         queue_clear(&n->names);
         for (struct batch *b = n->first; b; b = b->next) {
@@ -260,15 +260,15 @@ void notify_stop(struct notify *n) {
                 b->ready = true;
         }
         batches_drain(n);
-        pthread_mutex_unlock(&n->lock);
+        (void)pthread_mutex_unlock(&n->lock);
 }
 
 void notify_free(struct notify *n) {
         queue_clear(&n->doubts);
         known_free(n->known);
-        pthread_mutex_destroy(&n->lock);
-        pthread_cond_destroy(&n->inode_work);
-        pthread_cond_destroy(&n->name_work);
-        pthread_cond_destroy(&n->monitor_work);
+        (void)pthread_mutex_destroy(&n->lock);
+        (void)pthread_cond_destroy(&n->inode_work);
+        (void)pthread_cond_destroy(&n->name_work);
+        (void)pthread_cond_destroy(&n->monitor_work);
         free(n);
 }

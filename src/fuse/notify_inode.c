@@ -31,19 +31,19 @@ void notify_inode_surely(struct notify *n, uint64_t ino, int64_t offset, int64_t
         struct task *t = task_new(ino, NULL, NULL, 0);
         t->offset = offset;
         t->length = length;
-        pthread_mutex_lock(&n->lock);
+        (void)pthread_mutex_lock(&n->lock);
         queue_add(&n->doubts, t);
         monitor_wake(n);
-        pthread_mutex_unlock(&n->lock);
+        (void)pthread_mutex_unlock(&n->lock);
 }
 
 void notify_doubts(struct notify *n) {
         struct queue again;
         queue_init(&again);
         for (struct task *t; !n->stopping && (t = queue_take(&n->doubts, &n->doubts.head));) {
-                pthread_mutex_unlock(&n->lock);
+                (void)pthread_mutex_unlock(&n->lock);
                 bool still = in_doubt(n, t->ino, notify_send_inode(n->edge, t->ino, t->offset, t->length));
-                pthread_mutex_lock(&n->lock);
+                (void)pthread_mutex_lock(&n->lock);
                 if (still)
                         queue_add(&again, t);
                 else
@@ -93,23 +93,23 @@ static void run_batch(struct notify *n, struct batch *b) {
 
 void *notify_inode_main(void *arg) {
         struct notify *n = arg;
-        pthread_mutex_lock(&n->lock);
+        (void)pthread_mutex_lock(&n->lock);
         while (!n->stopping) {
                 struct task *t = queue_take(&n->inodes, &n->inodes.head);
                 if (!t) {
-                        pthread_cond_wait(&n->inode_work, &n->lock);
+                        (void)pthread_cond_wait(&n->inode_work, &n->lock);
                         continue;
                 }
-                pthread_mutex_unlock(&n->lock);
+                (void)pthread_mutex_unlock(&n->lock);
                 if (t->batch)
                         run_batch(n, t->batch);
                 else
                         notify_inode_surely(n, t->ino, t->offset, t->length);
-                pthread_mutex_lock(&n->lock);
+                (void)pthread_mutex_lock(&n->lock);
                 batch_settle(n, t->batch);
                 free(t);
                 batches_drain(n);
         }
-        pthread_mutex_unlock(&n->lock);
+        (void)pthread_mutex_unlock(&n->lock);
         return NULL;
 }

@@ -25,28 +25,28 @@ static struct task *take_name(struct notify *n) {
 
 void *notify_name_main(void *arg) {
         struct notify *n = arg;
-        pthread_mutex_lock(&n->lock);
+        (void)pthread_mutex_lock(&n->lock);
         struct slot *slot = &n->slots[n->next_slot++];
         while (!n->stopping) {
                 struct task *t = take_name(n);
                 if (!t) {
-                        pthread_cond_wait(&n->name_work, &n->lock);
+                        (void)pthread_cond_wait(&n->name_work, &n->lock);
                         continue;
                 }
                 *slot = (struct slot){.task = t, .started_ns = notify_now_ns()};
                 monitor_wake(n);
-                pthread_mutex_unlock(&n->lock);
+                (void)pthread_mutex_unlock(&n->lock);
                 (void)notify_send_name(n->edge, t->ino, t->name, t->name_len, t->drop); /* ENOENT: not cached */
                 notify_inode_surely(n, t->ino, 0, 0);
-                pthread_mutex_lock(&n->lock);
+                (void)pthread_mutex_lock(&n->lock);
                 slot->task = NULL;
                 batch_settle(n, t->batch);
                 free(t);
                 if (n->names.head) /* one that waited for this directory */
-                        pthread_cond_signal(&n->name_work);
+                        (void)pthread_cond_signal(&n->name_work);
                 batches_drain(n);
         }
-        pthread_mutex_unlock(&n->lock);
+        (void)pthread_mutex_unlock(&n->lock);
         return NULL;
 }
 
@@ -80,7 +80,7 @@ static void raise_epoch(struct notify *n) {
                         running[i] = steal_pointer(&n->slots[i].task->batch);
                         dirs[i] = n->slots[i].task->ino;
                 }
-        pthread_mutex_unlock(&n->lock);
+        (void)pthread_mutex_unlock(&n->lock);
         errint_t r = notify_send_epoch(n->edge);
         if (r < 0 && r != -ENODEV && r != -ENOTCONN)
                 log_error("the kernel refused to raise the epoch of cached names: %s", strerror(-r));
@@ -89,7 +89,7 @@ static void raise_epoch(struct notify *n) {
                         notify_inode_surely(n, dirs[i], 0, 0);
         for (const struct task *t = waiting.head; t; t = t->next)
                 notify_inode_surely(n, t->ino, 0, 0);
-        pthread_mutex_lock(&n->lock);
+        (void)pthread_mutex_lock(&n->lock);
         for (unsigned i = 0; i < NAME_THREADS; i++)
                 batch_settle(n, running[i]);
         while (waiting.head) {
@@ -111,11 +111,11 @@ bool names_waiting(const struct notify *n) {
 
 void *notify_monitor_main(void *arg) {
         struct notify *n = arg;
-        pthread_mutex_lock(&n->lock);
+        (void)pthread_mutex_lock(&n->lock);
         while (!n->stopping) {
                 if (!names_waiting(n) && !n->doubts.head) {
                         n->monitor_sleeps = true;
-                        pthread_cond_wait(&n->monitor_work, &n->lock);
+                        (void)pthread_cond_wait(&n->monitor_work, &n->lock);
                         n->monitor_sleeps = false;
                         continue;
                 }
@@ -124,10 +124,10 @@ void *notify_monitor_main(void *arg) {
                         continue;
                 }
                 notify_doubts(n);
-                pthread_mutex_unlock(&n->lock);
+                (void)pthread_mutex_unlock(&n->lock);
                 (void)nanosleep(&(struct timespec){.tv_nsec = MONITOR_NS}, NULL); /* too short a pause is looked at again */
-                pthread_mutex_lock(&n->lock);
+                (void)pthread_mutex_lock(&n->lock);
         }
-        pthread_mutex_unlock(&n->lock);
+        (void)pthread_mutex_unlock(&n->lock);
         return NULL;
 }

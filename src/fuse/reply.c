@@ -70,13 +70,13 @@ void edge_req_end(struct edge_req *q) {
         if (w->submitting == q) { /* not answered from here */
                 w->submitting = NULL;
                 fuse_req_t refused = NULL;
-                pthread_mutex_lock(&parking);
+                (void)pthread_mutex_lock(&parking);
                 bool waits = !q->answered;
                 if (waits && e->refusing)
                         refused = orphan(q);
                 else if (waits)
                         park(e, q);
-                pthread_mutex_unlock(&parking);
+                (void)pthread_mutex_unlock(&parking);
                 if (refused)
                         (void)fuse_reply_err(refused, EIO);
                 if (waits)
@@ -98,7 +98,7 @@ static struct edge_req take(struct fs_reply *r) {
                 q->answered = true;
                 return *q;
         }
-        pthread_mutex_lock(&parking);
+        (void)pthread_mutex_lock(&parking);
         PRE(!q->answered);
         q->answered = true;
         struct edge_req copy = *q;
@@ -108,7 +108,7 @@ static struct edge_req take(struct fs_reply *r) {
                 q->edge->replying++;
                 copy.elsewhere = true;
         }
-        pthread_mutex_unlock(&parking);
+        (void)pthread_mutex_unlock(&parking);
         if (copy.parked || !copy.edge)
                 free(q); /* else edge_req_end finds it answered */
         return copy;
@@ -118,43 +118,43 @@ static struct edge_req take(struct fs_reply *r) {
 static void answered(struct edge_req *q) {
         if (!q->elsewhere)
                 return;
-        pthread_mutex_lock(&parking);
+        (void)pthread_mutex_lock(&parking);
         q->edge->replying--;
-        pthread_cond_broadcast(&unparked);
-        pthread_mutex_unlock(&parking);
+        (void)pthread_cond_broadcast(&unparked);
+        (void)pthread_mutex_unlock(&parking);
 }
 
 bool edge_req_interrupt(struct fuse_edge *e, uint64_t unique) {
         bool found = false;
-        pthread_mutex_lock(&parking);
+        (void)pthread_mutex_lock(&parking);
         for (const struct edge_req *q = e->parked; q && !found; q = q->next)
                 found = q->reply.unique == unique;
-        pthread_mutex_unlock(&parking);
+        (void)pthread_mutex_unlock(&parking);
         return found;
 }
 
 void edge_req_wait_all(struct fuse_edge *e, const struct timespec *until) {
         int r = 0;
-        pthread_mutex_lock(&parking);
+        (void)pthread_mutex_lock(&parking);
         while (e->parked && r == 0)
-                r = pthread_cond_timedwait(&unparked, &parking, until);
-        pthread_mutex_unlock(&parking);
+                r = pthread_cond_clockwait(&unparked, &parking, CLOCK_MONOTONIC, until);
+        (void)pthread_mutex_unlock(&parking);
 }
 
 void edge_req_orphan_all(struct fuse_edge *e) {
-        pthread_mutex_lock(&parking);
+        (void)pthread_mutex_lock(&parking);
         e->refusing = true;
         while (e->parked) {
                 struct edge_req *q = e->parked;
                 unpark(e, q);
                 fuse_req_t req = orphan(q);
-                pthread_mutex_unlock(&parking);
+                (void)pthread_mutex_unlock(&parking);
                 (void)fuse_reply_err(req, EIO);
-                pthread_mutex_lock(&parking);
+                (void)pthread_mutex_lock(&parking);
         }
         while (e->replying > 0)
-                pthread_cond_wait(&unparked, &parking);
-        pthread_mutex_unlock(&parking);
+                (void)pthread_cond_wait(&unparked, &parking);
+        (void)pthread_mutex_unlock(&parking);
 }
 
 /* --- when nobody waits any more: what the request layer has counted for the kernel is given back --- */

@@ -87,24 +87,24 @@ static errint_t receive(struct worker *w, size_t *ret_n) {
 }
 
 void worker_end(struct fuse_edge *e, errint_t error) {
-        pthread_mutex_lock(&e->lock);
+        (void)pthread_mutex_lock(&e->lock);
         bool first = e->ready && !e->ended && !e->stopping;
         e->ended = true;
         e->running--;
         if (error < 0 && e->end_error == 0)
                 e->end_error = error;
-        pthread_cond_broadcast(&e->changed);
-        pthread_mutex_unlock(&e->lock);
+        (void)pthread_cond_broadcast(&e->changed);
+        (void)pthread_mutex_unlock(&e->lock);
         crew_end(&e->crew);
         if (first && e->config.ended)
                 e->config.ended(e->config.ctx, error);
 }
 
 static void become_ready(struct fuse_edge *e) {
-        pthread_mutex_lock(&e->lock);
+        (void)pthread_mutex_lock(&e->lock);
         e->ready = true;
-        pthread_cond_broadcast(&e->changed);
-        pthread_mutex_unlock(&e->lock);
+        (void)pthread_cond_broadcast(&e->changed);
+        (void)pthread_mutex_unlock(&e->lock);
 }
 
 /* Every worker gets its share of large writes in the end: a megabyte for each of many processors would be more than the tree. */

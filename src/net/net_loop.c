@@ -8,7 +8,7 @@
 struct net_loop {
         struct net net;
         struct net_handler handler;
-        uint32_t node;
+        struct net_member self;
         bool started;
 };
 
@@ -18,21 +18,25 @@ static struct net_loop *loop_of(struct net *n) {
 
 static errint_t loop_start(struct net *n) {
         struct net_loop *l = loop_of(n);
-        struct net_ring ring = {.node = l->node, .seq = 1};
-        struct net_member self = {.node = l->node, .pid = (uint32_t)getpid()};
-        struct net_quorum q = {
-                .ring = ring, .quorate = true, .nodes = &l->node, .n_nodes = 1, .expected_votes = 1, .total_votes = 1, .weak_reason = ""};
+        struct net_ring ring = {.node = l->self.node, .seq = 1};
+        struct net_quorum q = {.ring = ring,
+                               .quorate = true,
+                               .nodes = &l->self.node,
+                               .n_nodes = 1,
+                               .expected_votes = 1,
+                               .total_votes = 1,
+                               .weak_reason = ""};
 
         PRE(!l->started);
         l->started = true;
-        l->handler.view(l->handler.ctx, ring, &self, 1);
+        l->self.pid = (uint32_t)getpid();
+        l->handler.view(l->handler.ctx, ring, &l->self, 1);
         l->handler.quorum(l->handler.ctx, &q);
         return 0;
 }
 
 static errint_t loop_send(struct net *n, const struct iovec *iov, int n_iov) {
         struct net_loop *l = loop_of(n);
-        struct net_member self = {.node = l->node, .pid = (uint32_t)getpid()};
         cleanup_free uint8_t *joined = NULL;
         size_t len = 0, at = 0;
 
@@ -43,7 +47,7 @@ static errint_t loop_send(struct net *n, const struct iovec *iov, int n_iov) {
         if (len == 0 || len > NET_MESSAGE_MAX)
                 return -EMSGSIZE;
         if (n_iov == 1) {
-                l->handler.deliver(l->handler.ctx, self, iov[0].iov_base, len);
+                l->handler.deliver(l->handler.ctx, l->self, iov[0].iov_base, len);
                 return 0;
         }
         joined = xmalloc(len);
@@ -52,7 +56,7 @@ static errint_t loop_send(struct net *n, const struct iovec *iov, int n_iov) {
                         memcpy(joined + at, iov[i].iov_base, iov[i].iov_len);
                 at += iov[i].iov_len;
         }
-        l->handler.deliver(l->handler.ctx, self, joined, len);
+        l->handler.deliver(l->handler.ctx, l->self, joined, len);
         return 0;
 }
 
@@ -65,11 +69,11 @@ static void loop_close(struct net *n) {
 }
 
 static uint32_t loop_node_id(struct net *n) {
-        return loop_of(n)->node;
+        return loop_of(n)->self.node;
 }
 
 static errint_t loop_node_name(struct net *n, uint32_t node, char *buf, size_t size) {
-        if (node != loop_of(n)->node)
+        if (node != loop_of(n)->self.node)
                 return -ENOENT;
         /* The name need not resolve, and nobody else has to know it. */
         if (gethostname(buf, size) < 0)
@@ -92,7 +96,7 @@ struct net *net_loop_new(uint32_t node, const struct net_handler *handler) {
 
         PRE(node != 0);
         l->net.ops = &loop_ops;
-        l->node = node;
+        l->self = (struct net_member){.node = node};
         l->handler = *handler;
         return &l->net;
 }
