@@ -37,7 +37,7 @@ enum option_type { OPTION_BOOL, OPTION_NUMBER, OPTION_BYTES, OPTION_DURATION, OP
         X(dev, OPTION_BOOL, "dev", "no", 0, 1, NULL, "device nodes on the mount can be opened")                                            \
         X(suid, OPTION_BOOL, "suid", "no", 0, 1, NULL, "setuid bits on the mount count")                                                   \
         X(read_only, OPTION_BOOL, "read_only", "no", 0, 1, NULL, "mount read-only")                                                        \
-        X(posix_locks, OPTION_CHOICE, "posix_locks", "cluster", 0, 1, "cluster local", "where fcntl locks hold; local makes closing a file cheaper") \
+        X(posix_locks, OPTION_CHOICE, "posix_locks", "cluster", 0, 1, "cluster local", "fcntl locks are this node's own so far, whichever is chosen; local makes closing a file that was only read cheaper") \
         X(ack_timeout, OPTION_DURATION, "ack_timeout", "5s", 100, 300000, NULL, "a member that makes no progress for so long is expelled") \
         X(forgetful_wait, OPTION_DURATION, "forgetful_wait", "60s", 1, DURATION_NEVER, NULL, "how long a quorum that needs a forgetful member waits for the others; or never") \
         X(read_only_grace, OPTION_DURATION, "read_only_grace", "5s", 1, 300000, NULL, "how long a request waits for a quorum to come back") \
