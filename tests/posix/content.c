@@ -271,6 +271,7 @@ static void file_size_limit(void) {
         (void)signal(SIGXFSZ, SIG_IGN);
         put("f", "", 0);
         int fd = open("f", O_RDWR);
+        (void)fflush(stdout); /* the limit is for that file as well */
         MUST(setrlimit(RLIMIT_FSIZE, &small));
         value("write up to the limit", "%zd", pwrite(fd, pattern, 10000, 0));
         value("write over the limit", "%zd", pwrite(fd, pattern, 5000, 8000));
