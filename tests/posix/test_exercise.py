@@ -42,6 +42,18 @@ def one_file(t):
     program('posix_fsx', path, model, 99, 1)
 
 
+@test
+def a_wrong_byte_is_noticed(t):
+    path, model = t.tree / 'file', t.dir / 'model'
+    program('posix_fsx', path, model, 7, 200)
+    with open(path, 'r+b') as f:
+        byte = f.read(1)
+        f.seek(0)
+        f.write(bytes([byte[0] ^ 1]))
+    done = subprocess.run([daemon_module.BIN / 'posix_fsx', path, model, '8', '1'], capture_output=True, text=True)
+    eq((done.returncode, 'whole file: byte 0 is' in done.stdout), (1, True), done.stdout)
+
+
 @test(timeout=300)
 def one_tree(t):
     for seed, how in enumerate(('stop', 'checkpoint', 'kill'), 1):
