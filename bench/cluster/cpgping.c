@@ -34,8 +34,8 @@ static void on_deliver(cpg_handle_t handle, const struct cpg_name *group, uint32
         delivered++;
 }
 
-static void on_confchg(cpg_handle_t handle, const struct cpg_name *group, const struct cpg_address *members, size_t n, const struct cpg_address *left,
-                       size_t n_left, const struct cpg_address *joined, size_t n_joined) {
+static void on_confchg(cpg_handle_t handle, const struct cpg_name *group, const struct cpg_address *members, size_t n,
+                       const struct cpg_address *left, size_t n_left, const struct cpg_address *joined, size_t n_joined) {
         (void)handle;
         (void)group;
         (void)members;
@@ -65,7 +65,8 @@ int main(int argc, char **argv) {
         long count = strtol(argv[2], NULL, 10), window = strtol(argv[3], NULL, 10);
         char *message = calloc(1, size);
         times = calloc((size_t)count, sizeof *times);
-        if (!message || !times || cpg_initialize(&cpg, &callbacks) != CS_OK || cpg_fd_get(cpg, &fd) != CS_OK || cpg_join(cpg, &name) != CS_OK) {
+        if (!message || !times || cpg_initialize(&cpg, &callbacks) != CS_OK || cpg_fd_get(cpg, &fd) != CS_OK ||
+            cpg_join(cpg, &name) != CS_OK) {
                 fprintf(stderr, "cpgping: no corosync, or no memory\n");
                 return 1;
         }
@@ -89,8 +90,10 @@ int main(int argc, char **argv) {
         }
         double seconds = (double)(now_ns() - began) / 1e9;
         qsort(times, (size_t)count, sizeof *times, by_value);
-        printf("{\"size\": %zu, \"count\": %ld, \"window\": %ld, \"p50_us\": %.1f, \"p99_us\": %.1f, \"per_second\": %.1f, \"bytes_per_second\": %.0f}\n", size, count,
-               window, (double)times[count / 2] / 1e3, (double)times[count * 99 / 100] / 1e3, (double)count / seconds, (double)count * (double)size / seconds);
+        printf("{\"size\": %zu, \"count\": %ld, \"window\": %ld, \"p50_us\": %.1f, \"p99_us\": %.1f, \"per_second\": %.1f, "
+               "\"bytes_per_second\": %.0f}\n",
+               size, count, window, (double)times[count / 2] / 1e3, (double)times[count * 99 / 100] / 1e3, (double)count / seconds,
+               (double)count * (double)size / seconds);
         cpg_finalize(cpg);
         return 0;
 }

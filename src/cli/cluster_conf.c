@@ -1,5 +1,6 @@
-/* cluster_conf.c: `coterie cluster conf`, `remove`, `rename`, `leave`: corosync.conf kept in the tree, and rolled out so that every member has
- * the new file before any of them reads it. Who has it is told by an attribute of the file in the tree, which a new file does not have. */
+/* cluster_conf.c: `coterie cluster conf`, `remove`, `rename`, `leave`: corosync.conf kept in the tree, and rolled out so that every member
+ * has the new file before any of them reads it. Who has it is told by an attribute of the file in the tree, which a new file does not have.
+ */
 #include "cluster_conf.h"
 
 #include "corosync_conf.h"
@@ -114,7 +115,9 @@ static int put_text(const struct cli *cli, const struct where *w, const char *te
                 return cli_fail(cli, CTL_FAILED, "the new corosync.conf cannot be used: %s", reason);
         (void)snprintf(name, sizeof(name), "%s", json_string_value(of_cluster(w, "name")));
         if (name[0] && !conf_span_is(&c, c.cluster_name, name))
-                return cli_fail(cli, CTL_FAILED, "this cluster is named \"%s\", and the file names another: cluster_name cannot be changed while it runs", name);
+                return cli_fail(cli, CTL_FAILED,
+                                "this cluster is named \"%s\", and the file names another: cluster_name cannot be changed while it runs",
+                                name);
         version = c.version;
         for (int i = 0; i < 2; i++) {
                 cleanup_free char *other = NULL;
@@ -126,7 +129,9 @@ static int put_text(const struct cli *cli, const struct where *w, const char *te
         errint_t e = replace_file(w->tree, new);
         if (e < 0)
                 return cli_fail(cli, e == -EROFS ? CTL_NO_QUORUM : CTL_FAILED, "%s: %s", w->tree, strerror(-e));
-        (void)printf("%s has version %" PRIu64 " now; on every node: coterie cluster conf install; then on one: coterie cluster conf reload\n", w->tree, version);
+        (void)printf("%s has version %" PRIu64
+                     " now; on every node: coterie cluster conf install; then on one: coterie cluster conf reload\n",
+                     w->tree, version);
         return 0;
 }
 
@@ -148,13 +153,16 @@ static int conf_install(const struct cli *cli, const struct where *w) {
                 return exit;
         (void)snprintf(id, sizeof(id), "%u", w->node);
         if (!conf_node_by(&c, id))
-                return cli_fail(cli, CTL_FAILED, "%s does not have node %u any more: stop coteried and corosync here instead", w->tree, w->node);
+                return cli_fail(cli, CTL_FAILED, "%s does not have node %u any more: stop coteried and corosync here instead", w->tree,
+                                w->node);
         if (access(CONF_INSTALL, R_OK) == 0) {
                 exit = load(cli, CONF_INSTALL, &old, &now);
                 if (exit)
                         return exit;
                 if (now.version > c.version)
-                        return cli_fail(cli, CTL_FAILED, "%s has version %" PRIu64 ", newer than %" PRIu64 " in the tree: put it there with `coterie cluster conf put`",
+                        return cli_fail(cli, CTL_FAILED,
+                                        "%s has version %" PRIu64 ", newer than %" PRIu64
+                                        " in the tree: put it there with `coterie cluster conf put`",
                                         CONF_INSTALL, now.version, c.version);
         }
         errint_t e = !old || strcmp(old, text) != 0 ? replace_file(CONF_INSTALL, text) : 0;
@@ -182,7 +190,9 @@ static int conf_reload(const struct cli *cli, const struct where *w) {
         if (n == 0)
                 return cli_fail(cli, CTL_NO_QUORUM, "this node sees no members");
         if (used > 0)
-                return cli_fail(cli, CTL_FAILED, "the new file is not installed on node %s: run `coterie cluster conf install` there; nothing was reloaded", missing);
+                return cli_fail(cli, CTL_FAILED,
+                                "the new file is not installed on node %s: run `coterie cluster conf install` there; nothing was reloaded",
+                                missing);
         (void)execlp("corosync-cfgtool", "corosync-cfgtool", "-R", (char *)NULL);
         return cli_fail(cli, CTL_FAILED, "corosync-cfgtool: %s", strerror(errno));
 }
@@ -202,7 +212,9 @@ static int conf_edit(const struct cli *cli, const struct where *w, const char *n
         const json_t *members = json_object_get(w->status, "members");
         for (size_t i = 0; !name && i < json_array_size(members); i++)
                 if (json_integer_value(json_object_get(json_array_get(members, i), "node")) == found->id)
-                        return cli_fail(cli, CTL_FAILED, "node %u is still a member: stop coteried and corosync there first (coterie cluster leave)", found->id);
+                        return cli_fail(cli, CTL_FAILED,
+                                        "node %u is still a member: stop coteried and corosync there first (coterie cluster leave)",
+                                        found->id);
         new = name ? conf_renamed(&c, found, name) : conf_without(&c, found);
         return put_text(cli, w, new);
 }
@@ -212,7 +224,9 @@ static int leave(struct cli *cli, const struct where *w, bool force) {
         int64_t own = json_integer_value(of_cluster(w, "votes_own"));
 
         if (!force && votes - own < needed)
-                return cli_fail(cli, CTL_FAILED, "without this node %" PRId64 " of %" PRId64 " votes are left, fewer than a quorum: the others would be read-only; --force does it",
+                return cli_fail(cli, CTL_FAILED,
+                                "without this node %" PRId64 " of %" PRId64
+                                " votes are left, fewer than a quorum: the others would be read-only; --force does it",
                                 votes - own, needed);
         return cli_stop(cli, 0, NULL);
 }

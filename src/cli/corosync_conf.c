@@ -1,4 +1,5 @@
-/* corosync_conf.c: see corosync_conf.h. The format is corosync.conf(5)'s: sections `name {` ... `}`, lines `key: value`, comments with #. */
+/* corosync_conf.c: see corosync_conf.h. The format is corosync.conf(5)'s: sections `name {` ... `}`, lines `key: value`, comments with #.
+ */
 #include "corosync_conf.h"
 
 #include <ctype.h>
@@ -119,7 +120,8 @@ static errint_t scan_line(struct scan *s, struct conf_span line) {
         if (!colon)
                 return refuse(s, "neither a section nor a key", body);
         size_t at = (size_t)(colon - text);
-        return key_value(s, trim(text, (struct conf_span){body.at, at - body.at}), trim(text, (struct conf_span){at + 1, body.at + body.len - at - 1}), line);
+        return key_value(s, trim(text, (struct conf_span){body.at, at - body.at}),
+                         trim(text, (struct conf_span){at + 1, body.at + body.len - at - 1}), line);
 }
 
 errint_t conf_parse(const char *text, size_t len, struct conf *ret, char *ret_reason, size_t reason_size) {

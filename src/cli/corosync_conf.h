@@ -1,4 +1,5 @@
-/* corosync_conf.h: reading and editing the text of a corosync.conf. Knows what Coterie's commands need and leaves every other line as it is. Pure. */
+/* corosync_conf.h: reading and editing the text of a corosync.conf. Knows what Coterie's commands need and leaves every other line as it
+ * is. Pure. */
 #pragma once
 
 #include "base/base.h"
@@ -11,8 +12,8 @@ struct conf_span { /* bytes of the text */
 };
 struct conf_node {
         uint32_t id;
-        struct conf_span block;    /* from `node {` to `}`, whole lines */
-        struct conf_span name;     /* the value; len 0: has none */
+        struct conf_span block; /* from `node {` to `}`, whole lines */
+        struct conf_span name;  /* the value; len 0: has none */
         struct conf_span id_line;
 };
 struct conf {

@@ -131,7 +131,11 @@ static void on_quorum(quorum_handle_t handle, uint32_t quorate, struct quorum_ri
         const void *context = NULL;
         struct corosync_link *l;
         struct votequorum_info info = {0};
-        struct net_quorum q = {.ring = {.node = ring.nodeid, .seq = ring.seq}, .quorate = quorate != 0, .nodes = nodes, .n_nodes = n_nodes, .weak_reason = ""};
+        struct net_quorum q = {.ring = {.node = ring.nodeid, .seq = ring.seq},
+                               .quorate = quorate != 0,
+                               .nodes = nodes,
+                               .n_nodes = n_nodes,
+                               .weak_reason = ""};
 
         if (quorum_context_get(handle, &context) != CS_OK || !context)
                 return;
@@ -223,7 +227,8 @@ static errint_t open_cmap(struct corosync_link *l) {
         l->has_cmap = true;
         if (cmap_fd_get(l->cmap, &l->cmap_fd) != CS_OK)
                 return -ENOTCONN;
-        return error_of(cmap_track_add(l->cmap, "nodelist.", CMAP_TRACK_ADD | CMAP_TRACK_DELETE | CMAP_TRACK_MODIFY | CMAP_TRACK_PREFIX, on_names, l, &track));
+        return error_of(cmap_track_add(l->cmap, "nodelist.", CMAP_TRACK_ADD | CMAP_TRACK_DELETE | CMAP_TRACK_MODIFY | CMAP_TRACK_PREFIX,
+                                       on_names, l, &track));
 }
 
 static errint_t join_group(struct corosync_link *l, const char *group) {

@@ -12,9 +12,9 @@
 
 #define QUEUE_BYTES_MAX (16u << 20) /* net_send refuses above; repl's window keeps well below */
 #define QUEUE_BYTES_LOW (QUEUE_BYTES_MAX / 2)
-#define RECONNECT_MS 200
-#define RETRY_MS 2      /* after TRY_AGAIN: corosync gives no notice when it takes messages again */
-#define SEND_BATCH 32u  /* messages between two looks at what was delivered */
+#define RECONNECT_MS    200
+#define RETRY_MS        2   /* after TRY_AGAIN: corosync gives no notice when it takes messages again */
+#define SEND_BATCH      32u /* messages between two looks at what was delivered */
 
 struct message {
         struct message *next;
@@ -41,10 +41,16 @@ struct net_corosync {
 };
 
 /* A default mutex used rightly does not fail. */
-static void lock(struct net_corosync *c) { (void)pthread_mutex_lock(&c->lock); }
-static void unlock(struct net_corosync *c) { (void)pthread_mutex_unlock(&c->lock); }
+static void lock(struct net_corosync *c) {
+        (void)pthread_mutex_lock(&c->lock);
+}
+static void unlock(struct net_corosync *c) {
+        (void)pthread_mutex_unlock(&c->lock);
+}
 
-static struct net_corosync *corosync_of(struct net *n) { return CONTAINER_OF(n, struct net_corosync, net); }
+static struct net_corosync *corosync_of(struct net *n) {
+        return CONTAINER_OF(n, struct net_corosync, net);
+}
 
 static void wake(struct net_corosync *c) {
         uint64_t one = 1;
@@ -301,7 +307,9 @@ static void end_thread(struct net_corosync *c, bool leave) {
         c->started = false;
 }
 
-static void corosync_leave(struct net *n) { end_thread(corosync_of(n), true); }
+static void corosync_leave(struct net *n) {
+        end_thread(corosync_of(n), true);
+}
 
 static void corosync_close(struct net *n) {
         struct net_corosync *c = corosync_of(n);

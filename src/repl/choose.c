@@ -49,8 +49,8 @@ static bool minority(struct choice *c, const char *why) {
         return false;
 }
 
-/* The founder before its first epoch: nobody else joins, and so has the cluster's id, before the founder's promise is on its medium (join.c).
- * Where it has promised nothing, nobody has ever acknowledged anything that could have been forgotten. */
+/* The founder before its first epoch: nobody else joins, and so has the cluster's id, before the founder's promise is on its medium
+ * (join.c). Where it has promised nothing, nobody has ever acknowledged anything that could have been forgotten. */
 static bool is_beginning(const struct member *members, size_t n, const struct choice *c) {
         for (size_t i = 0; i < n; i++) {
                 const struct wire_state *s = &members[i].state;

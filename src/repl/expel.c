@@ -44,7 +44,8 @@ static bool overdue(const struct repl *r, size_t i, uint64_t patience) {
 
 void expel_check(struct repl *r) {
         enum phase p = repl_phase(r);
-        /* A STATE is asked for twice, in two rounds: both together, and a check late each, are not to take longer than one acknowledgement may. */
+        /* A STATE is asked for twice, in two rounds: both together, and a check late each, are not to take longer than one acknowledgement
+         * may. */
         uint64_t patience = p == PHASE_COLLECT ? MAX_OF(repl_ack_timeout(r) / 3, (uint64_t)1) : repl_ack_timeout(r), late = 0;
         if (p == PHASE_HOLD && r->config.forgetful_wait_ms != UINT64_MAX && r->now - r->hold_since >= r->config.forgetful_wait_ms)
                 join_forgive(r);

@@ -42,7 +42,7 @@ void join_persisted(struct repl *r, const struct repl_event *ev) {
                         r->adopted = r->asked_adopted;
                         if (repl_variant(VARIANT_NO_PROMISE))
                                 r->promised = MAX_OF(r->promised, r->adopted); /* a STATE that says less is refused as damaged */
-                        r->forgetful = false; /* what we stand on now is a quorum's, and on our medium */
+                        r->forgetful = false;                                  /* what we stand on now is a quorum's, and on our medium */
                         stable_flushed(r, r->persist_seq);
                 }
                 if (r->probing) {

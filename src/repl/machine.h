@@ -15,15 +15,14 @@
 
 #include <string.h>
 
-#define REPL_PIPELINE_SMALL   4u   /* messages under way; more requests travel together in the next */
-#define REPL_PIPELINE_PARTS   16u  /* pieces of a large operation under way */
-#define REPL_WINDOW_DEFAULT   (8 * MIB)
-#define REPL_RINGS_KEPT       8u   /* quorum notices of rings other than ours */
-#define REPL_LATE_BUFFER      (8 * MIB) /* operations delivered to a newcomer that still catches up */
-#define REPL_REQUESTS_MAX     65536u
-#define REPL_CONFLICT_BYTES   (64 * MIB) /* kept of operations that are not yet stable */
-#define REPL_TIMER_CHECK      1u   /* what is owed; grace; forgetful wait; back-off */
-#define REPL_WITHDRAWN_MS  300u /* for an operation under way whose caller was interrupted */
+#define REPL_PIPELINE_SMALL 4u  /* messages under way; more requests travel together in the next */
+#define REPL_PIPELINE_PARTS 16u /* pieces of a large operation under way */
+#define REPL_RINGS_KEPT     8u        /* quorum notices of rings other than ours */
+#define REPL_LATE_BUFFER    (8 * MIB) /* operations delivered to a newcomer that still catches up */
+#define REPL_REQUESTS_MAX   65536u
+#define REPL_CONFLICT_BYTES (64 * MIB) /* kept of operations that are not yet stable */
+#define REPL_TIMER_CHECK    1u         /* what is owed; grace; forgetful wait; back-off */
+#define REPL_WITHDRAWN_MS   300u       /* for an operation under way whose caller was interrupted */
 
 /* --- the machine's states */
 enum phase {
@@ -67,10 +66,10 @@ struct request {
         uint64_t token, number;
         enum fate fate;
         uint64_t withdrawn_at; /* now, when its caller was interrupted; 0: was not */
-        bool unsure; /* absent when an epoch began, but until that epoch has lasted a history that has it may still win */
+        bool unsure;           /* absent when an epoch began, but until that epoch has lasted a history that has it may still win */
         struct opbuf *op;
-        struct blob *source; /* of its payload; see op.h */
-        size_t sent;        /* bytes of it handed to the transport in this round */
+        struct blob *source;                   /* of its payload; see op.h */
+        size_t sent;                           /* bytes of it handed to the transport in this round */
         uint32_t instance, round, first, last; /* messages that carried it: for FATE_SENT and FATE_UNKNOWN */
         uint64_t seq;
         struct position pos;
@@ -86,7 +85,7 @@ struct recent {
         struct hash128 digest; /* of the state after it */
         struct opbuf *op;      /* for conflict records; NULL when the bound was reached */
         struct position pos;
-        bool changed;          /* the kernel's caches are concerned */
+        bool changed; /* the kernel's caches are concerned */
 };
 
 /* --- members of the view, sorted by (node, pid) */
@@ -99,10 +98,10 @@ struct member {
         uint32_t instance;
         uint32_t next_number; /* of the message expected next */
         struct wire_state state;
-        uint64_t acked, medium;       /* confirmed: the digest was ours */
+        uint64_t acked, medium;           /* confirmed: the digest was ours */
         uint64_t claimed, claimed_medium; /* what its last ACK said */
         struct hash128 claimed_digest;
-        bool claim_open;              /* not yet compared: we have not applied so far */
+        bool claim_open;               /* not yet compared: we have not applied so far */
         uint64_t owes_since, progress; /* on the quiet clock; owes_since 0: owes nothing */
         struct opbuf *part;            /* an operation arriving in pieces */
         uint32_t part_total, part_cap; /* what it will have; what there is room for */
@@ -175,24 +174,24 @@ struct repl {
         bool state_retold;             /* an overdue STATE was answered with a ROUND once */
         struct quorum_notice notices[REPL_RINGS_KEPT];
         uint64_t notice_stamp;
-        unsigned damaged;              /* messages in this view that were none */
+        unsigned damaged; /* messages in this view that were none */
 
         /* the epoch of this round */
         struct choice choice;
         bool chosen, epoch_active, forgiven, forgive_told;
-        uint64_t hold_since;   /* now, when HOLD began */
+        uint64_t hold_since;    /* now, when HOLD began */
         struct wire_state best; /* the best state, as its holder told it */
         uint64_t delivered_seq; /* position of the last operation that was delivered in the active epoch */
 
         /* persisted, and on the way */
-        uint64_t promised, adopted;       /* promised counts what is on the way, too */
+        uint64_t promised, adopted; /* promised counts what is on the way, too */
         uint64_t want_promised, want_adopted;
         bool want_id, persisting, replacing;
         uint64_t replaced_adopted;
-        uint64_t persist_promised;          /* on the medium */
+        uint64_t persist_promised; /* on the medium */
         uint64_t asked_promised, asked_adopted, persist_seq, persist_began;
-        uint64_t join_seq;                  /* what has to be written before JOINED, and clear of the caches before we count as a member */
-        bool probing; /* the persist is the test write of an expelled member */
+        uint64_t join_seq; /* what has to be written before JOINED, and clear of the caches before we count as a member */
+        bool probing;      /* the persist is the test write of an expelled member */
 
         /* history */
         struct recent *recent;
@@ -217,7 +216,7 @@ struct repl {
         struct barrier *barriers;
         size_t n_barriers, cap_barriers;
         uint64_t withdrawn_at; /* of the first withdrawn request that waits; 0: none */
-        uint64_t lost_at; /* now, when the primary view ended; requests are refused after the grace */
+        uint64_t lost_at;      /* now, when the primary view ended; requests are refused after the grace */
         bool refusing;
 
         /* catching up */
@@ -234,7 +233,7 @@ struct repl {
         bool probe_good;
 
         /* the event under way */
-        struct dec work;      /* operations of a TRAFFIC message that are still to be applied */
+        struct dec work; /* operations of a TRAFFIC message that are still to be applied */
         size_t work_member;
         bool work_traffic, work_replay, work_late;
         struct change_set changes;
@@ -255,21 +254,29 @@ struct repl {
         uint64_t timer_at;
 };
 
-static inline enum phase repl_phase(const struct repl *r) { return (enum phase)r->phase.state; }
+static inline enum phase repl_phase(const struct repl *r) {
+        return (enum phase)r->phase.state;
+}
 /* A member in one of these holds the best state and applies what the active epoch delivers. */
 static inline bool repl_applies(const struct repl *r) {
         enum phase p = repl_phase(r);
         return p == PHASE_PROMISE || p == PHASE_JOINING || p == PHASE_ADOPTING || p == PHASE_ACTIVE;
 }
-static inline bool repl_in_s(const struct repl *r) { return repl_phase(r) == PHASE_ADOPTING || repl_phase(r) == PHASE_ACTIVE; }
-static inline bool repl_works(const struct repl *r) { return r->work_traffic || r->work_replay || r->work_late; }
-static inline struct member *repl_me(struct repl *r) { return &r->members[r->self]; }
+static inline bool repl_in_s(const struct repl *r) {
+        return repl_phase(r) == PHASE_ADOPTING || repl_phase(r) == PHASE_ACTIVE;
+}
+static inline bool repl_works(const struct repl *r) {
+        return r->work_traffic || r->work_replay || r->work_late;
+}
+static inline struct member *repl_me(struct repl *r) {
+        return &r->members[r->self];
+}
 
 /* repl.c */
 void repl_move(struct repl *r, enum phase to, const char *reason);
 void repl_move_text(struct repl *r, enum phase to, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 struct repl_effect *repl_effect(struct repl *r, enum repl_effect_kind kind);
-void *repl_scrap(struct repl *r, size_t n); /* memory until the next step */
+void *repl_scrap(struct repl *r, size_t n);      /* memory until the next step */
 void repl_hold(struct repl *r, struct opbuf *b); /* takes the reference; dropped in the next step */
 void repl_free_later(struct repl *r, void *p);
 void repl_log(struct repl *r, int level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -305,7 +312,8 @@ uint32_t send_under_way(const struct repl *r);
 void order_traffic(struct repl *r, size_t from, const struct wire_header *h, const void *body, size_t len);
 void order_part(struct repl *r, size_t from, const struct wire_header *h, const void *body, size_t len);
 void order_more(struct repl *r);
-void order_apply(struct repl *r, const struct wire_op *op, struct opbuf *kept, uint64_t epoch, bool own); /* the next operation; kept: a borrowed opbuf that holds it, or NULL */
+void order_apply(struct repl *r, const struct wire_op *op, struct opbuf *kept, uint64_t epoch,
+                 bool own); /* the next operation; kept: a borrowed opbuf that holds it, or NULL */
 void order_reset_part(struct member *m);
 void order_queue(struct op_queue *q, uint64_t seq, uint64_t epoch, struct opbuf *op); /* takes the reference */
 void order_queue_drop(struct op_queue *q);
@@ -334,7 +342,7 @@ struct request *request_delivered(struct repl *r, const struct wire_op *op);
 void request_applied(struct repl *r, struct request *q, const struct op_result *result);
 void request_adopted(struct repl *r);
 void request_stable(struct repl *r);
-void request_grace(struct repl *r);  /* refuses what has waited long enough */
+void request_grace(struct repl *r); /* refuses what has waited long enough */
 void request_refuse_all(struct repl *r, const char *why);
 void request_free_all(struct repl *r);
 uint64_t request_lowest(const struct repl *r);
@@ -362,7 +370,7 @@ void catchup_replayed(struct repl *r); /* all of the queue that was at work is a
 void catchup_log_part(struct repl *r, const struct repl_event *ev);
 bool catchup_reads(const struct repl *r, uint64_t tag);
 void catchup_progress(const struct repl *r, struct repl_progress *ret); /* untouched where nothing is under way */
-bool catchup_owes(const struct repl *r, size_t member); /* the donor owes us a piece */
+bool catchup_owes(const struct repl *r, size_t member);                 /* the donor owes us a piece */
 void donor_ask(struct repl *r, size_t from, const void *body, size_t len);
 void donor_log_part(struct repl *r, const struct repl_event *ev);
 void donor_pump(struct repl *r);

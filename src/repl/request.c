@@ -96,8 +96,8 @@ void request_withdraw(struct repl *r, uint64_t token) {
                 }
 }
 
-/* The operation goes on its way without its caller, who learns that its fate is not known. One that was handed over in part goes on until it
- * is complete: its pieces must follow each other. */
+/* The operation goes on its way without its caller, who learns that its fate is not known. One that was handed over in part goes on until
+ * it is complete: its pieces must follow each other. */
 void request_withdrawn(struct repl *r) {
         uint64_t first = 0;
         for (struct request *q = r->first, *next; q; q = next) {

@@ -1,5 +1,5 @@
-/* clockjump.c: a wall clock that jumps, for one process: preloaded, it adds the seconds that stand in the file COTERIE_CLOCK_FILE (an int64 in
- * the machine's byte order) to CLOCK_REALTIME. The machine's own clock is everybody's, and time namespaces do not have this one. */
+/* clockjump.c: a wall clock that jumps, for one process: preloaded, it adds the seconds that stand in the file COTERIE_CLOCK_FILE (an int64
+ * in the machine's byte order) to CLOCK_REALTIME. The machine's own clock is everybody's, and time namespaces do not have this one. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>

@@ -33,11 +33,14 @@ static uint32_t random_below(uint32_t n) {
         return (uint32_t)(liar.random >> 33) % n;
 }
 
-static bool is_mode(const char *mode) { return strcmp(liar.mode, mode) == 0; }
+static bool is_mode(const char *mode) {
+        return strcmp(liar.mode, mode) == 0;
+}
 
 /* Refused ones are sent again later, or not: nobody relies on us. */
 static bool multicast(const void *head, size_t head_len, const void *body, size_t len) {
-        struct iovec iov[2] = {{.iov_base = (void *)(uintptr_t)head, .iov_len = head_len}, {.iov_base = (void *)(uintptr_t)body, .iov_len = len}};
+        struct iovec iov[2] = {{.iov_base = (void *)(uintptr_t)head, .iov_len = head_len},
+                               {.iov_base = (void *)(uintptr_t)body, .iov_len = len}};
         bool sent = cpg_mcast_joined(liar.cpg, CPG_TYPE_AGREED, iov, 2) == CS_OK;
 
         liar.sent += sent;
@@ -95,8 +98,8 @@ static void begin_view(void) {
                 say_state();
 }
 
-static void on_confchg(cpg_handle_t handle, const struct cpg_name *group, const struct cpg_address *members, size_t n, const struct cpg_address *left,
-                       size_t n_left, const struct cpg_address *joined, size_t n_joined) {
+static void on_confchg(cpg_handle_t handle, const struct cpg_name *group, const struct cpg_address *members, size_t n,
+                       const struct cpg_address *left, size_t n_left, const struct cpg_address *joined, size_t n_joined) {
         (void)handle;
         (void)group;
         (void)left;
@@ -164,8 +167,8 @@ int main(int argc, char **argv) {
         liar.next = (struct wire_header){.version = version, .lowest = version, .highest = version, .incarnation = 4711};
         name.length = (uint32_t)strlen(argv[1]);
         memcpy(name.value, argv[1], name.length);
-        if (cpg_model_initialize(&liar.cpg, CPG_MODEL_V1, (cpg_model_data_t *)&model, NULL) != CS_OK || cpg_fd_get(liar.cpg, &fd) != CS_OK ||
-            cpg_join(liar.cpg, &name) != CS_OK) {
+        if (cpg_model_initialize(&liar.cpg, CPG_MODEL_V1, (cpg_model_data_t *)&model, NULL) != CS_OK ||
+            cpg_fd_get(liar.cpg, &fd) != CS_OK || cpg_join(liar.cpg, &name) != CS_OK) {
                 (void)fprintf(stderr, "no corosync\n");
                 return 1;
         }

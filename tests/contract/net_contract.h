@@ -1,6 +1,7 @@
-/* net_contract.h: what net.h promises, as checks on what one member sees: a view comes before the first message, its members are sorted, own
- * messages come back, each sender's messages keep their order, and members that deliver the same deliver it in the same order (the chained CRC:
- * whoever runs several members compares it). The same for every transport: net_member.c (loopback, corosync), net_simulated.c. */
+/* net_contract.h: what net.h promises, as checks on what one member sees: a view comes before the first message, its members are sorted,
+ * own messages come back, each sender's messages keep their order, and members that deliver the same deliver it in the same order (the
+ * chained CRC: whoever runs several members compares it). The same for every transport: net_member.c (loopback, corosync), net_simulated.c.
+ */
 #pragma once
 
 #include "base/hash.h"
@@ -8,7 +9,7 @@
 
 #include <string.h>
 
-#define CONTRACT_NODES_MAX 64u
+#define CONTRACT_NODES_MAX   64u
 #define CONTRACT_MESSAGE_MAX (64u * 1024u)
 
 struct contract {

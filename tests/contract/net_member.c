@@ -1,5 +1,6 @@
-/* net_member.c: one member of the transport's contract test (net_contract.h), on loopback or corosync. Joins, waits for a view of N members,
- * multicasts COUNT messages of many sizes while others do. Prints the chained CRC of everything delivered: whoever runs the members compares them.
+/* net_member.c: one member of the transport's contract test (net_contract.h), on loopback or corosync. Joins, waits for a view of N
+ * members, multicasts COUNT messages of many sizes while others do. Prints the chained CRC of everything delivered: whoever runs the
+ * members compares them.
  *
  * usage: net_member loop|corosync N COUNT */
 #include "net_contract.h"
@@ -72,9 +73,15 @@ static bool wait_for(bool (*reached)(void)) {
         return ok;
 }
 
-static bool all_here(void) { return member.seen.members == member.wanted && member.seen.quorate; }
-static bool all_delivered(void) { return member.seen.delivered >= member.expected; }
-static bool can_send(void) { return member.writable; }
+static bool all_here(void) {
+        return member.seen.members == member.wanted && member.seen.quorate;
+}
+static bool all_delivered(void) {
+        return member.seen.delivered >= member.expected;
+}
+static bool can_send(void) {
+        return member.writable;
+}
 
 static void fault(const char *what) {
         pthread_mutex_lock(&member.lock);
@@ -103,7 +110,8 @@ static void send_all(struct net *net, uint64_t count) {
 }
 
 int main(int argc, char **argv) {
-        struct net_handler handler = {.deliver = on_deliver, .view = on_view, .quorum = on_quorum, .writable = on_writable, .closed = on_closed};
+        struct net_handler handler = {
+                .deliver = on_deliver, .view = on_view, .quorum = on_quorum, .writable = on_writable, .closed = on_closed};
         struct net_corosync_config config = {.group = "coterie-contract"};
         struct net *net;
         uint64_t count;
@@ -125,8 +133,8 @@ int main(int argc, char **argv) {
                 fault("not everything was delivered");
         sleep(member.wanted > 1); /* the others still need us in the group to get theirs */
         net->ops->leave(net);
-        printf("node %u delivered %llu chain %08x %s\n", net->ops->node_id(net), (unsigned long long)member.seen.delivered, member.seen.chain,
-               member.seen.fault ? member.seen.fault : "ok");
+        printf("node %u delivered %llu chain %08x %s\n", net->ops->node_id(net), (unsigned long long)member.seen.delivered,
+               member.seen.chain, member.seen.fault ? member.seen.fault : "ok");
         net->ops->close(net);
         return member.seen.fault != NULL;
 }

@@ -1,5 +1,5 @@
-/* net_simulated.c: the transport's contract (net_contract.h) on the simulator's transport: three members in virtual time, one seed after the other.
- * A world of its own around tests/sim/simnet.c: time, chance, and members that check instead of the machine.
+/* net_simulated.c: the transport's contract (net_contract.h) on the simulator's transport: three members in virtual time, one seed after
+ * the other. A world of its own around tests/sim/simnet.c: time, chance, and members that check instead of the machine.
  *
  * usage: net_simulated SEEDS COUNT */
 #include "net_contract.h"
@@ -31,9 +31,15 @@ uint64_t sim_below(struct sim *s, uint64_t n) {
         s->random[0] = s->random[0] * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         return (s->random[0] >> 33) % n;
 }
-bool sim_chance(struct sim *s, unsigned percent) { return sim_below(s, 100) < percent; }
-uint64_t sim_between(struct sim *s, uint64_t low, uint64_t high) { return low + sim_below(s, high - low + 1); }
-void sim_mix(struct sim *s, uint64_t value) { s->hash = s->hash * 31 + value; }
+bool sim_chance(struct sim *s, unsigned percent) {
+        return sim_below(s, 100) < percent;
+}
+uint64_t sim_between(struct sim *s, uint64_t low, uint64_t high) {
+        return low + sim_below(s, high - low + 1);
+}
+void sim_mix(struct sim *s, uint64_t value) {
+        s->hash = s->hash * 31 + value;
+}
 void sim_trace(struct sim *s, const char *fmt, ...) {
         (void)s;
         (void)fmt;
