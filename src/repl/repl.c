@@ -60,11 +60,11 @@ struct repl *repl_new(const struct repl_config *config, struct state *state) {
         r->forgetful = config->forgetful;
         r->next_number = 1;
         if (!r->config.ack_timeout_ms)
-                r->config.ack_timeout_ms = 3000;
+                r->config.ack_timeout_ms = REPL_ACK_TIMEOUT_MS;
         if (!r->config.forgetful_wait_ms)
-                r->config.forgetful_wait_ms = 60000;
+                r->config.forgetful_wait_ms = REPL_FORGETFUL_WAIT_MS;
         if (!r->config.read_only_grace_ms)
-                r->config.read_only_grace_ms = 5000;
+                r->config.read_only_grace_ms = REPL_READ_ONLY_GRACE_MS;
         if (!r->config.window_bytes)
                 r->config.window_bytes = REPL_WINDOW_DEFAULT;
         change_set_init(&r->changes);

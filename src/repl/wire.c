@@ -3,12 +3,6 @@
 
 #include <string.h>
 
-const char *wire_type_text(unsigned type) {
-        static const char *const names[WIRE_TYPE_COUNT] = {"?",     "STATE",   "JOINED",  "TRAFFIC", "PART", "ROUND",
-                                                           "EXPEL", "READMIT", "FORGIVE", "ASK",     "GIVE"};
-        return names[type < WIRE_TYPE_COUNT ? type : 0];
-}
-
 static void put_le(uint8_t *at, uint64_t v, unsigned n) {
         for (unsigned i = 0; i < n; i++)
                 at[i] = (uint8_t)(v >> (8 * i));

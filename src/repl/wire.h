@@ -38,7 +38,6 @@ enum wire_type {
         WIRE_GIVE = 10,   /* catching up: a piece of the donor's answer */
         WIRE_TYPE_COUNT
 };
-const char *wire_type_text(unsigned type);
 
 struct wire_header {
         uint8_t version, lowest, highest;

@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include "daemon/options.h"
+#include "repl/repl.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,6 +40,26 @@ START_TEST(defaults) {
         ck_assert_uint_eq(o.commit_interval.number, 5000);
         ck_assert_uint_eq(o.commit_bytes.number, 8 * MIB);
         ck_assert_uint_eq(o.direct.number, 1);
+        options_done(&o);
+}
+END_TEST
+
+/* The words for levels and methods stand in the store, too, for status; the defaults of the machine in it. */
+START_TEST(agree_with_what_they_are_for) {
+        struct options o;
+        options_init(&o);
+        for (int l = LEVEL_NONE; l <= LEVEL_FILE; l++) {
+                ck_assert_int_eq(options_set(&o, "sync_level", sync_level_text((enum sync_level)l), reason), 0);
+                ck_assert_uint_eq(o.sync_level.number, (uint64_t)l);
+        }
+        for (int m = SYNC_FDATASYNC; m <= SYNC_SYNCFS; m++) {
+                ck_assert_int_eq(options_set(&o, "sync_method", sync_method_text((enum sync_method)m), reason), 0);
+                ck_assert_uint_eq(o.sync_method.number, (uint64_t)m);
+        }
+        ck_assert_uint_eq(o.ack_timeout.number, REPL_ACK_TIMEOUT_MS);
+        ck_assert_uint_eq(o.forgetful_wait.number, REPL_FORGETFUL_WAIT_MS);
+        ck_assert_uint_eq(o.read_only_grace.number, REPL_READ_ONLY_GRACE_MS);
+        ck_assert_uint_eq(o.send_window.number, REPL_WINDOW_DEFAULT);
         options_done(&o);
 }
 END_TEST
@@ -205,6 +226,7 @@ static Suite *suite(void) {
         Suite *s = suite_create("daemon.options");
         TCase *t = tcase_create("options");
         tcase_add_test(t, defaults);
+        tcase_add_test(t, agree_with_what_they_are_for);
         tcase_add_test(t, forms);
         tcase_add_test(t, refusals);
         tcase_add_test(t, file_and_precedence);

@@ -398,23 +398,6 @@ START_TEST(no_half_database) {
 }
 END_TEST
 
-START_TEST(levels_and_methods_have_names) {
-        for (int l = LEVEL_NONE; l <= LEVEL_FILE; l++) {
-                enum sync_level back;
-                OK(sync_level_parse(sync_level_text((enum sync_level)l), &back));
-                ck_assert_int_eq((int)back, l);
-        }
-        for (int m = SYNC_FDATASYNC; m <= SYNC_SYNCFS; m++) {
-                enum sync_method back;
-                OK(sync_method_parse(sync_method_text((enum sync_method)m), &back));
-                ck_assert_int_eq((int)back, m);
-        }
-        enum sync_level l = LEVEL_FILE;
-        ck_assert_int_eq(sync_level_parse("often", &l), -EINVAL);
-        ck_assert_int_eq((int)l, LEVEL_FILE);
-}
-END_TEST
-
 static Suite *suite_store(void) {
         Suite *s = suite_create("store");
         TCase *t = tcase_create("all");
@@ -434,7 +417,6 @@ static Suite *suite_store(void) {
         tcase_add_test(t, check_writes_nothing);
         tcase_add_test(t, check_of_a_running_one);
         tcase_add_test(t, no_half_database);
-        tcase_add_test(t, levels_and_methods_have_names);
         suite_add_tcase(s, t);
         return s;
 }

@@ -125,16 +125,22 @@ struct repl_effects {
         bool more; /* call repl_step with REPL_MORE next */
 };
 
+/* Where the configuration below has 0. The daemon's options have the same defaults, which a test compares. */
+#define REPL_ACK_TIMEOUT_MS     5000u
+#define REPL_FORGETFUL_WAIT_MS  60000u
+#define REPL_READ_ONLY_GRACE_MS 5000u
+#define REPL_WINDOW_DEFAULT     (8u * 1024u * 1024u)
+
 struct repl_config {
         uint32_t node;
         uint64_t incarnation; /* 64 random bits, new per start */
         uint8_t cluster_id[16];     /* zeros: none yet. Such a node founds nothing: it joins a cluster whose id another member brings. Standalone makes one first */
         uint64_t promised, adopted; /* as stored */
         bool forgetful;             /* may have forgotten acknowledged operations (rule 5) */
-        uint64_t ack_timeout_ms;    /* 0: 3000. No progress for so long: overdue (rule 11) */
-        uint64_t forgetful_wait_ms; /* UINT64_MAX: never; 0: 60000 */
-        uint64_t read_only_grace_ms; /* 0: 5000. How long requests wait for a primary view during a view change before they are refused */
-        uint64_t window_bytes;      /* sent and not yet acknowledged; 0: 8 MiB */
+        uint64_t ack_timeout_ms;    /* no progress for so long: overdue (rule 11) */
+        uint64_t forgetful_wait_ms; /* UINT64_MAX: never */
+        uint64_t read_only_grace_ms; /* how long requests wait for a primary view during a view change before they are refused */
+        uint64_t window_bytes;      /* sent and not yet acknowledged */
 };
 struct repl;
 struct repl *repl_new(const struct repl_config *config, struct state *state); /* state stays the driver's; repl_step changes it */

@@ -23,9 +23,7 @@
 
 enum sync_level { LEVEL_NONE = 0, LEVEL_FILESYSTEM = 1, LEVEL_FILE = 2 };
 const char *sync_level_text(enum sync_level l);
-errint_t sync_level_parse(const char *text, enum sync_level *ret);
 const char *sync_method_text(enum sync_method m);
-errint_t sync_method_parse(const char *text, enum sync_method *ret);
 
 struct store_config {
         const char *path; /* of the database; "-oplog" and "-content" beside it */
