@@ -1,7 +1,6 @@
 /* transfer.c: the messages of state transfer, byte by byte; see transfer.h. */
 #include "transfer.h"
 
-#define PIECE_HEAD_MAX 48u /* kind, id, total, offset, length */
 
 static void enc_hash(struct enc *e, struct hash128 h) {
         enc_u64(e, h.lo);

@@ -299,9 +299,3 @@ errint_t content_flush(struct content *c) {
         }
         return r;
 }
-
-bool content_dirty(const struct content *c) {
-        struct content *m = (struct content *)(uintptr_t)c;
-        HOLD(&m->lock);
-        return m->dirty;
-}

@@ -30,7 +30,6 @@ errint_t content_flush(struct content *c);
 /* After replay: the same bytes once more, in their place; a flush is due then. A flush that failed in an earlier life has left pages that
  * look clean in the page cache and are not on the medium. */
 errint_t content_write_again(struct content *c, const struct oplog_extent *e, size_t n, const void *p, size_t len);
-bool content_dirty(const struct content *c);
 uint64_t content_live_bytes(const struct content *c); /* whole units, as the two below */
 uint64_t content_dead_bytes(const struct content *c); /* superseded, not yet free */
 uint64_t content_file_size(const struct content *c);

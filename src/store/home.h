@@ -28,6 +28,8 @@ struct piece {
 };
 /* How an edit is written down: `keep`, `size` and the extents as for blob_edit, offsets resolved (no appends). */
 errint_t home_edit_encode(uint64_t keep, uint64_t size, const struct extent *extents, size_t n, struct enc *e);
+/* *ret_extents is malloc'ed. -EBADMSG: not such an edit, or beyond a limit; sums and overlaps are checked by blob_edit. -ENOMEM. */
+errint_t home_edit_decode(const void *p, size_t len, uint64_t *ret_keep, uint64_t *ret_size, struct extent **ret_extents, size_t *ret_n);
 
 struct home_meta {
         struct position pos;

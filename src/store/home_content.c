@@ -121,10 +121,9 @@ static errint_t raw_form(const struct piece *p, const uint8_t *stored, const uin
         return decompress_zstd(stored, p->stored_len, buffer, (size_t)p->raw_len);
 }
 
-/* As home_edit_encode wrote it. Sums are checked by blob_edit. */
-static errint_t lay_edit(struct blob *old, const struct piece *p, const uint8_t *raw, struct blob **ret) {
+errint_t home_edit_decode(const void *p, size_t len, uint64_t *ret_keep, uint64_t *ret_size, struct extent **ret_extents, size_t *ret_n) {
         struct dec d;
-        dec_init(&d, p->edit, p->edit_len);
+        dec_init(&d, p, len);
         uint64_t keep = dec_varint(&d) - 1, size = dec_varint(&d) - 1, n = dec_varint(&d), end = 0;
         if (d.err || n > OP_EXTENTS_MAX || (size != BLOB_KEEP_ALL && size > LIMIT_FILE_SIZE_MAX))
                 return -EBADMSG;
@@ -140,7 +139,21 @@ static errint_t lay_edit(struct blob *old, const struct piece *p, const uint8_t 
         }
         if (dec_finish(&d) < 0)
                 return -EBADMSG;
-        errint_t r = blob_edit(old, keep, extents, (size_t)n, raw, (size_t)p->raw_len, size, ret);
+        *ret_keep = keep;
+        *ret_size = size;
+        *ret_extents = steal_pointer(&extents);
+        *ret_n = (size_t)n;
+        return 0;
+}
+
+static errint_t lay_edit(struct blob *old, const struct piece *p, const uint8_t *raw, struct blob **ret) {
+        uint64_t keep = 0, size = 0;
+        cleanup_free struct extent *extents = NULL;
+        size_t n = 0;
+        errint_t r = home_edit_decode(p->edit, p->edit_len, &keep, &size, &extents, &n);
+        if (r < 0)
+                return r;
+        r = blob_edit(old, keep, extents, n, raw, (size_t)p->raw_len, size, ret);
         return r < 0 && r != -ENOMEM ? -EBADMSG : r;
 }
 

@@ -342,21 +342,12 @@ void oplog_drop_pending(struct oplog *l, uint64_t seq) {
         l->error = 0;
 }
 
-bool oplog_dirty(const struct oplog *l) {
-        struct oplog *m = (struct oplog *)(uintptr_t)l;
-        HOLD(&m->lock);
-        return l->pending.end > l->pending.from || l->parked.end > l->parked.from || l->writes != l->writes_flushed;
-}
-
 uint64_t oplog_used(const struct oplog *l) {
         struct oplog *m = (struct oplog *)(uintptr_t)l;
         HOLD(&m->lock);
         return l->pending.end;
 }
 
-bool oplog_is_direct(const struct oplog *l) {
-        return l->direct;
-}
 uint64_t oplog_half_size(const struct oplog *l) {
         return l->half_size;
 }

@@ -84,9 +84,7 @@ errint_t oplog_append(struct oplog *l, struct oplog_record *r);
 /* To the file; at level file durably. ret_seq: last operation there, or dropped by a start after an error; 0: none since open; may be NULL. */
 errint_t oplog_write_out(struct oplog *l, uint64_t *ret_seq);
 errint_t oplog_flush(struct oplog *l, uint64_t *ret_seq);       /* writes out, then makes that durable; next record on a fresh page */
-bool oplog_dirty(const struct oplog *l);                        /* something is pending, or written and not flushed */
 uint64_t oplog_used(const struct oplog *l);                     /* bytes of the current half, pending ones counted */
-bool oplog_is_direct(const struct oplog *l);                    /* O_DIRECT is in use: level file, and not refused */
 uint64_t oplog_half_size(const struct oplog *l);
 uint64_t oplog_record_room(size_t head_len, size_t payload_len, size_t n_extents); /* most bytes that such a record takes in the log */
 /* One record back, its CRC checked: -EBADMSG; of a half not replayed or written since: -ENOENT. *ret points into *ret_buffer, which is freed

@@ -12,17 +12,17 @@ errint_t store_usable(const struct sqlite_store *s) {
 }
 
 static errint_t usable(struct sqlite_store *s) {
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         errint_t r = store_usable(s);
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return r;
 }
 
 errint_t store_trouble(struct sqlite_store *s, errint_t error) {
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         if (s->trouble == 0)
                 s->trouble = error;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return error;
 }
 
@@ -64,9 +64,9 @@ static errint_t write_content(struct sqlite_store *s, const struct op_payload *p
         rec->extents = extents;
         rec->n_extents = n;
         rec->payload = NULL;
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         s->content_new = true;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return 0;
 }
 
@@ -115,12 +115,12 @@ errint_t store_append_record(struct store *base, const struct store_record *r) {
         errint_t error = usable(s);
         if (error == -EROFS)
                 return error;
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         bool direct = s->direct && s->level == LEVEL_FILE;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         if (error == 0 && goes_to_extents(s, r))
                 error = write_content(s, &r->op->payload, direct, &rec);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         if (error == 0)
                 error = append_to_log(s, &rec);
         if (error == 0) {
@@ -131,57 +131,62 @@ errint_t store_append_record(struct store *base, const struct store_record *r) {
                 s->trouble = error;
         }
         track_record(s, r, &rec); /* in trouble too: the rescue brings it home */
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return error;
 }
 
 bool store_must_wait(const struct store *base) {
         struct sqlite_store *s = STORE_OF(base);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         bool wait = !s->read_only && !s->other_free && oplog_used(s->log) + 2 * s->record_max > oplog_half_size(s->log);
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return wait;
 }
 
 /* --- durability --- */
 
+/* What the log says, which knows nothing of earlier lives, and may remember another history's numbers. Under lock. */
+static uint64_t known_seq(const struct sqlite_store *s, uint64_t seq) {
+        return MIN_OF(MAX_OF(seq, s->opened_seq), s->pos.seq);
+}
+
 /* Contents of records up to content_ok_seq are on the medium. A record may become durable before its content (it was appended meanwhile):
  * that is no harm, as nobody was told that it is durable, and replay ends at a record whose content is not there. */
 errint_t store_flush_content(struct sqlite_store *s) {
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         uint64_t seq = s->pos.seq;
         bool needed = s->content_new;
         s->content_new = false;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         errint_t r = needed ? content_flush(s->content) : 0;
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         if (r == 0) {
                 s->content_ok_seq = MAX_OF(s->content_ok_seq, seq);
         } else {
                 s->content_new = true;
                 s->content_lost = true;
         }
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return r;
 }
 
 errint_t store_flush_all(struct sqlite_store *s, uint64_t *ret_seq) {
         uint64_t seq = 0;
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         uint64_t since = s->since_barrier;
         s->since_barrier = 0; /* whatever causes a barrier, the next one by size comes a whole barrier_bytes later */
-        pthread_mutex_unlock(&s->lock);
-        pthread_rwlock_rdlock(&s->log_use);
+        (void)pthread_mutex_unlock(&s->lock);
+        (void)pthread_rwlock_rdlock(&s->log_use);
         errint_t r = store_flush_content(s);
         if (r == 0)
                 r = oplog_flush(s->log, &seq);
-        pthread_rwlock_unlock(&s->log_use);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_rwlock_unlock(&s->log_use);
+        (void)pthread_mutex_lock(&s->lock);
         if (r < 0)
                 s->since_barrier += since;
         else
-                *ret_seq = MIN_OF(MIN_OF(seq, s->content_ok_seq), s->pos.seq); /* the log may remember another history's numbers */
-        pthread_mutex_unlock(&s->lock);
+                *ret_seq = known_seq(s, MIN_OF(seq, s->content_ok_seq));
+        (void)pthread_mutex_unlock(&s->lock);
         return r;
 }
 
@@ -191,24 +196,24 @@ errint_t store_write_out(struct store *base, uint64_t *ret_seq) {
         errint_t r = usable(s);
         if (r < 0)
                 return r;
-        pthread_rwlock_rdlock(&s->log_use);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_rwlock_rdlock(&s->log_use);
+        (void)pthread_mutex_lock(&s->lock);
         bool durable = s->level == LEVEL_FILE;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         if (durable)
                 r = store_flush_content(s);
         if (r == 0)
                 r = oplog_write_out(s->log, &seq);
-        pthread_rwlock_unlock(&s->log_use);
+        (void)pthread_rwlock_unlock(&s->log_use);
         if (r < 0)
                 return store_trouble(s, r);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         if (durable) {
                 seq = MIN_OF(seq, s->content_ok_seq);
                 s->since_barrier = 0;
         }
-        *ret_seq = MIN_OF(seq, s->pos.seq);
-        pthread_mutex_unlock(&s->lock);
+        *ret_seq = known_seq(s, seq);
+        (void)pthread_mutex_unlock(&s->lock);
         return 0;
 }
 
@@ -229,14 +234,14 @@ errint_t store_barrier(struct store *base, uint64_t *ret_seq) {
 static errint_t append_epoch(struct sqlite_store *s, enum oplog_kind kind, uint64_t epoch) {
         uint64_t seq = 0;
         struct oplog_record rec = {.kind = kind, .pos = {.epoch = epoch}};
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         errint_t r = store_usable(s);
         rec.pos.seq = s->pos.seq;
         if (r == 0)
                 r = append_to_log(s, &rec);
         if (r == 0)
                 s->dirty.other = true;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         if (r == 0)
                 r = store_flush_all(s, &seq);
         return r < 0 && r != -EROFS ? store_trouble(s, r) : r;
@@ -245,20 +250,20 @@ static errint_t append_epoch(struct sqlite_store *s, enum oplog_kind kind, uint6
 errint_t store_set_promised(struct store *base, uint64_t promised) {
         struct sqlite_store *s = STORE_OF(base);
         errint_t r = append_epoch(s, OPLOG_PROMISED, promised);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         if (r == 0)
                 s->promised = MAX_OF(s->promised, promised);
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return r;
 }
 
 errint_t store_set_adopted(struct store *base, uint64_t epoch) {
         struct sqlite_store *s = STORE_OF(base);
         errint_t r = append_epoch(s, OPLOG_ADOPTED, epoch);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         if (r == 0)
                 s->adopted = MAX_OF(s->adopted, epoch);
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return r;
 }
 
@@ -268,15 +273,15 @@ errint_t store_set_level(struct store *base, enum sync_level level, enum sync_me
         errint_t r = store_barrier(base, &seq);
         if (r < 0)
                 return r;
-        pthread_rwlock_wrlock(&s->log_use);
+        (void)pthread_rwlock_wrlock(&s->log_use);
         r = oplog_set_level(s->log, level, method, direct, padding);
-        pthread_rwlock_unlock(&s->log_use);
+        (void)pthread_rwlock_unlock(&s->log_use);
         if (r < 0)
                 return r == -EINVAL ? r : store_trouble(s, r);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         s->level = level;
         s->direct = direct;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return 0;
 }
 
@@ -286,7 +291,7 @@ typedef bool (*read_fn)(void *ctx, struct position pos, const void *head, size_t
 
 /* Where the operation lies; false: in no half. */
 static bool find_record(struct sqlite_store *s, uint64_t seq, struct record_place *ret) {
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         bool found = false;
         for (unsigned h = 0; h < 2 && !found; h++) {
                 const struct record_index *x = &s->index[h];
@@ -294,7 +299,7 @@ static bool find_record(struct sqlite_store *s, uint64_t seq, struct record_plac
                 if (found)
                         *ret = x->places[seq - x->first_seq];
         }
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return found;
 }
 
@@ -320,9 +325,9 @@ static errint_t read_one(struct sqlite_store *s, uint64_t seq, const struct reco
 errint_t store_read_log(struct store *base, uint64_t from_seq, read_fn fn, void *ctx) {
         struct sqlite_store *s = STORE_OF(base);
         struct record_place at;
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         uint64_t last = s->pos.seq;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         bool more = true;
         for (uint64_t seq = from_seq; seq <= last && more; seq++) {
                 errint_t r = find_record(s, seq, &at) ? read_one(s, seq, &at, fn, ctx, &more) : -ENOENT;

@@ -250,8 +250,8 @@ errint_t store_prepare_locked(struct sqlite_store *s, const struct state *state,
 
 errint_t store_prepare(struct store *base, const struct state *state, enum store_checkpoint_kind kind) {
         struct sqlite_store *s = STORE_OF(base);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         errint_t r = store_prepare_locked(s, state, kind);
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return r;
 }

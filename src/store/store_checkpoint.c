@@ -9,7 +9,7 @@
 
 bool store_wants_checkpoint(const struct store *base) {
         struct sqlite_store *s = STORE_OF(base);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         bool wants = false;
         if (!s->read_only && !s->failed[0] && !s->stopped && !s->capture.active) {
                 uint64_t half = oplog_half_size(s->log), used = oplog_used(s->log), dead = content_dead_bytes(s->content);
@@ -18,16 +18,16 @@ bool store_wants_checkpoint(const struct store *base) {
                 wants = s->trouble < 0 ||
                         ((log_full || too_dead || (s->want_dead_freed && dead > 0)) && (!s->no_space || used >= s->retry_used));
         }
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return wants;
 }
 
 void store_fail_with(struct sqlite_store *s, const char *what, errint_t error) {
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         bool first = !s->failed[0];
         if (first)
                 (void)snprintf(s->failed, sizeof(s->failed), "%s: %s: %s", s->path, what, strerror(-error)); /* cut if need be */
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         if (first)
                 log_error("store: %s; read-only from here on", s->failed);
 }
@@ -53,9 +53,9 @@ errint_t store_make_base(struct sqlite_store *s, struct blob *blob, uint64_t seq
                 *ret = p;
                 return 0;
         }
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         bool direct = s->direct && s->level == LEVEL_FILE;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         size_t n = 0;
         r = content_write(s->content, stored, p.stored_len, direct, &p.extents, &n);
         if (disk_is_full(r) && ballast_give_up(s))
@@ -63,9 +63,9 @@ errint_t store_make_base(struct sqlite_store *s, struct blob *blob, uint64_t seq
         if (r < 0)
                 return r;
         p.n_extents = (uint32_t)n;
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         s->content_new = true;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         *ret = p;
         return 0;
 }
@@ -275,9 +275,9 @@ static errint_t commit_once(struct sqlite_store *s, struct capture *c) {
                 s->home_doubtful = true;
                 return r;
         }
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         c->meta.promised = s->promised; /* not tied to the position: the newest is the right one */
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         c->meta.content_size = content_file_size(s->content);
         r = home_commit(s->home, &c->meta);
         if (r < 0)
@@ -401,7 +401,7 @@ static void after_failure(struct sqlite_store *s, struct capture *c) {
  * rescue that finds no room the end: all of it is still in memory, and the next one is as good. */
 static errint_t judge_failure(struct sqlite_store *s, const struct capture *c, errint_t r) {
         bool full = disk_is_full(r), rescue = c->kind == CHECKPOINT_RESCUE;
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         if (full && c->kind == CHECKPOINT_NORMAL) {
                 s->no_space = true;
                 s->retry_used = MIN_OF(oplog_used(s->log) + oplog_half_size(s->log) / 16, oplog_half_size(s->log) - 2 * s->record_max);
@@ -410,7 +410,7 @@ static errint_t judge_failure(struct sqlite_store *s, const struct capture *c, e
         }
         bool told = s->waits_for_room;
         s->waits_for_room = full && rescue;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         if (full)
                 (void)ballast_give_up(s); /* for the next one */
         if (rescue && !c->first_replace && !full)
@@ -423,17 +423,17 @@ static errint_t judge_failure(struct sqlite_store *s, const struct capture *c, e
 errint_t store_checkpoint_run(struct store *base) {
         struct sqlite_store *s = STORE_OF(base);
         struct capture *c = &s->capture;
-        pthread_mutex_lock(&s->home_lock);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->home_lock);
+        (void)pthread_mutex_lock(&s->lock);
         errint_t r = s->failed[0] ? -EROFS : !c->active ? -EINVAL : c->error;
         bool nothing = r == 0 && c->nothing;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         if (r == 0 && !nothing) {
                 r = bring_home(s, c);
                 if (r < 0)
                         r = judge_failure(s, c, r);
         }
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         if (c->active && !nothing) {
                 if (r == 0) {
                         s->meta = c->meta;
@@ -444,12 +444,12 @@ errint_t store_checkpoint_run(struct store *base) {
         }
         uint64_t tick = c->tick;
         capture_done(c);
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         if (r == 0 && !nothing) {
                 content_home_durable(s->content, tick);
                 metric_add(s->metrics, METRIC_CHECKPOINTS, 1);
                 (void)ballast_make(s); /* if it is missing; tried again with the next reservation */
         }
-        pthread_mutex_unlock(&s->home_lock);
+        (void)pthread_mutex_unlock(&s->home_lock);
         return r;
 }

@@ -49,11 +49,11 @@ static struct memory_store *store_of(const struct store *base) {
         return CONTAINER_OF((struct store *)(uintptr_t)base, struct memory_store, base);
 }
 static void unlockp(struct memory_store **s) {
-        pthread_mutex_unlock(&(*s)->lock);
+        (void)pthread_mutex_unlock(&(*s)->lock);
 }
 static struct memory_store *locked(const struct store *base) {
         struct memory_store *s = store_of(base);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         return s;
 }
 #define LOCKED(name, base) CLEANUP(unlockp) struct memory_store *name = locked(base)
@@ -497,7 +497,7 @@ static void memory_close(struct store *base) {
         s->backing->open = false;
         if (s->own_backing)
                 store_backing_free(s->backing);
-        pthread_mutex_destroy(&s->lock);
+        (void)pthread_mutex_destroy(&s->lock);
         free(s);
 }
 
@@ -549,7 +549,7 @@ static errint_t replay(struct memory_store *s, struct state *state, uint64_t *re
 static struct memory_store *memory_new(const struct store_config *config) {
         struct memory_store *s = NEW(struct memory_store);
         s->base.ops = &memory_ops;
-        pthread_mutex_init(&s->lock, NULL);
+        (void)pthread_mutex_init(&s->lock, NULL);
         s->own_backing = !config->backing;
         s->backing = config->backing ? config->backing : store_backing_new();
         s->metrics = config->metrics ? config->metrics : &s->own_metrics;

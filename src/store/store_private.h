@@ -161,6 +161,7 @@ struct sqlite_store {
         bool other_free;
         uint64_t salt[2]; /* as in the durable home */
         struct position pos; /* last appended */
+        uint64_t opened_seq; /* all up to here was on the medium when it was opened: the log counts from there */
         uint64_t tick;       /* counts records and checkpoints: when extents were superseded, and what a durable home covers. Sequences would
                                 not do: another history that is taken over may have lower ones */
         bool replacing;      /* the state is of another history than the home: the next checkpoint writes all of it */

@@ -7,10 +7,11 @@
  * one: that is trouble, and every checkpoint is one of everything, until one succeeds. */
 errint_t store_replace(struct store *base, const struct state *state, uint64_t adopted) {
         struct sqlite_store *s = STORE_OF(base);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         errint_t r = s->failed[0] || s->read_only || s->stopped ? -EROFS : s->capture.active ? -EBUSY : 0;
         if (r == 0) {
                 s->replacing = true;
+                s->opened_seq = 0; /* of the other history */
                 s->pos = state->pos;
                 s->adopted = adopted;
                 s->promised = MAX_OF(s->promised, adopted);
@@ -19,16 +20,16 @@ errint_t store_replace(struct store *base, const struct state *state, uint64_t a
                 if (r < 0 && s->trouble == 0)
                         s->trouble = r;
         }
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return r == -EROFS || r == -EBUSY ? r : store_checkpoint_run(base); /* after a failed prepare it gives everything back */
 }
 
 errint_t store_set_cluster_id(struct store *base, const uint8_t id[CLUSTER_ID_SIZE]) {
         struct sqlite_store *s = STORE_OF(base);
-        pthread_mutex_lock(&s->home_lock);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->home_lock);
+        (void)pthread_mutex_lock(&s->lock);
         errint_t r = s->failed[0] || s->read_only || s->stopped ? -EROFS : 0;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         if (r == 0)
                 r = store_fresh_home(s);
         if (r == 0) {
@@ -42,6 +43,6 @@ errint_t store_set_cluster_id(struct store *base, const uint8_t id[CLUSTER_ID_SI
                 else
                         s->home_doubtful = true;
         }
-        pthread_mutex_unlock(&s->home_lock);
+        (void)pthread_mutex_unlock(&s->home_lock);
         return r;
 }

@@ -13,10 +13,10 @@ bool disk_is_full(errint_t r) {
 
 /* Once per change, not per refusal: a status that says "writable" is no answer to ENOSPC. */
 static void tell_about_room(struct sqlite_store *s, bool room) {
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         bool told = s->told_full == !room;
         s->told_full = !room;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         if (told)
                 return;
         if (room)
@@ -37,9 +37,9 @@ static uint64_t free_bytes(struct sqlite_store *s) {
 /* A full disk is not filled to the brim and emptied again at each refusal: only if there is more free than after the last time, or, as
  * a quota may be what is full, after a pause. */
 static bool ballast_pauses(struct sqlite_store *s) {
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         uint64_t again = s->ballast_again_ns, left = s->ballast_left;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         if (again == 0 || env_monotonic_ns(env_system()) >= again)
                 return false;
         return free_bytes(s) < MAX_OF(s->log_size, left + 1);
@@ -48,18 +48,18 @@ static bool ballast_pauses(struct sqlite_store *s) {
 static void ballast_failed(struct sqlite_store *s) {
         (void)s->disk->ops->unlink(s->disk, s->ballast_path); /* part of it helps nobody */
         uint64_t left = free_bytes(s);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         s->ballast_again_ns = env_monotonic_ns(env_system()) + BALLAST_PAUSE_NS;
         s->ballast_left = left;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         tell_about_room(s, false);
 }
 
 /* Under no lock but home_lock or none: two threads may come here; both find or make the same file. */
 bool ballast_make(struct sqlite_store *s) {
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         bool there = s->ballast;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         if (there || ballast_pauses(s))
                 return there;
         struct disk_file *f = NULL;
@@ -77,9 +77,9 @@ bool ballast_make(struct sqlite_store *s) {
         tell_about_room(s, true);
         /* Where the filesystem cannot allocate, or answers nonsense, there is none: one checkpoint may then find the disk full, and waits.
          */
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         s->ballast = true;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return true;
 }
 
@@ -88,16 +88,16 @@ void ballast_find(struct sqlite_store *s) {
         struct disk_file *f = NULL;
         errint_t r = disk_open(s->disk, s->ballast_path, DISK_READ_ONLY, &f);
         disk_close(f);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         s->ballast = r == 0;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
 }
 
 bool ballast_give_up(struct sqlite_store *s) {
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         bool there = s->ballast;
         s->ballast = false;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         if (there && s->disk->ops->unlink(s->disk, s->ballast_path) == 0) {
                 log_warning("store: the disk under %s is full: its ballast file is given up for what has to be written", s->path);
                 return true;
@@ -106,9 +106,9 @@ bool ballast_give_up(struct sqlite_store *s) {
 }
 
 static bool full_before(struct sqlite_store *s) {
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         bool full = s->no_space;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return full;
 }
 
@@ -116,17 +116,17 @@ static bool full_before(struct sqlite_store *s) {
 static bool room_again(struct sqlite_store *s) {
         if (!ballast_make(s))
                 return false;
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         s->no_space = false; /* a checkpoint may try again */
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return true;
 }
 
 errint_t store_reserve(struct store *base, uint64_t bytes, bool frees) {
         struct sqlite_store *s = STORE_OF(base);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         errint_t r = s->failed[0] || s->read_only || s->stopped ? -EROFS : s->waits_for_room ? -ENOSPC : 0;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         if (r < 0)
                 return r;
         if (!frees && !(full_before(s) ? room_again(s) : ballast_make(s)))
@@ -135,9 +135,9 @@ errint_t store_reserve(struct store *base, uint64_t bytes, bool frees) {
                 return 0;
         r = content_reserve(s->content, bytes);
         if (disk_is_full(r)) {
-                pthread_mutex_lock(&s->lock);
+                (void)pthread_mutex_lock(&s->lock);
                 s->want_dead_freed = true;
-                pthread_mutex_unlock(&s->lock);
+                (void)pthread_mutex_unlock(&s->lock);
                 return -ENOSPC;
         }
         return r;

@@ -7,23 +7,23 @@
 
 static const char *store_failed(const struct store *base) {
         struct sqlite_store *s = STORE_OF(base);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         const char *reason = s->failed[0] ? s->failed : NULL; /* once set, it stays */
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return reason;
 }
 static bool store_wants_barrier(const struct store *base) {
         struct sqlite_store *s = STORE_OF(base);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         bool wants = !s->read_only && s->trouble == 0 && !s->failed[0] && s->since_barrier >= s->barrier_bytes;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
         return wants;
 }
 static void store_set_barrier_bytes(struct store *base, uint64_t bytes) {
         struct sqlite_store *s = STORE_OF(base);
-        pthread_mutex_lock(&s->lock);
+        (void)pthread_mutex_lock(&s->lock);
         s->barrier_bytes = bytes ? bytes : BARRIER_BYTES_DEFAULT;
-        pthread_mutex_unlock(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
 }
 static void store_close_sqlite(struct store *base) {
         sqlite_store_free(STORE_OF(base));
@@ -75,9 +75,9 @@ struct sqlite_store *sqlite_store_new(const struct store_config *config) {
         s->level = config->level;
         s->direct = config->direct;
         s->read_only = config->read_only;
-        pthread_mutex_init(&s->home_lock, NULL);
-        pthread_rwlock_init(&s->log_use, NULL);
-        pthread_mutex_init(&s->lock, NULL);
+        (void)pthread_mutex_init(&s->home_lock, NULL);
+        (void)pthread_rwlock_init(&s->log_use, NULL);
+        (void)pthread_mutex_init(&s->lock, NULL);
         s->files = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, file_free);
         return s;
 }
@@ -93,9 +93,9 @@ void sqlite_store_free(struct sqlite_store *s) {
         g_hash_table_destroy(s->files);
         index_clear(s, 0);
         index_clear(s, 1);
-        pthread_mutex_destroy(&s->lock);
-        pthread_rwlock_destroy(&s->log_use);
-        pthread_mutex_destroy(&s->home_lock);
+        (void)pthread_mutex_destroy(&s->lock);
+        (void)pthread_rwlock_destroy(&s->log_use);
+        (void)pthread_mutex_destroy(&s->home_lock);
         free(s->path);
         free(s->log_path);
         free(s->content_path);
@@ -353,7 +353,7 @@ static errint_t start(struct opening *o, const struct state *state, const struct
         struct sqlite_store *s = o->s;
         unsigned half = s->meta.half;
         s->record_max = MIN_OF(OPLOG_RECORD_MAX, oplog_half_size(s->log) / 8);
-        s->content_ok_seq = s->pos.seq;
+        s->content_ok_seq = s->opened_seq = s->pos.seq;
         ballast_find(s);
         /* What a killed process left in the page cache was flushed when log and content file were opened; what may have been lost in an
          * earlier flush is written again: contents by replay, the log below, or all of it comes home. */
