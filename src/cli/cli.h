@@ -58,6 +58,7 @@ int cli_restore(struct cli *cli, int argc, char **argv);
 int cli_conflicts(struct cli *cli, int argc, char **argv);
 int cli_doctor(struct cli *cli, int argc, char **argv);
 int cli_completion(struct cli *cli, int argc, char **argv);
+int cli_top(struct cli *cli, int argc, char **argv);
 int cli_bench(struct cli *cli, int argc, char **argv);
 int cli_probe_sync(struct cli *cli, int argc, char **argv);
 int cli_version(struct cli *cli, int argc, char **argv);

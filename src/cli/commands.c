@@ -66,6 +66,13 @@ const struct cli_command cli_commands[] = {
          "Looks at the daemon, its mount, database and disk, the clock, the cluster's time-outs and quorum. Exit code 1: something is at fault.\n\n"
          "  coterie doctor\n  coterie doctor --json | jq -r '.[].finding'\n",
          cli_doctor},
+        {"top", "[--interval SECONDS] [--count N] [--json]", "what the daemon does now",
+         "Rates between two looks at its counters, and the members; q ends it. Where standard output is no terminal, a line per look.\n\n"
+         "  --interval SECONDS  between two looks (1)\n"
+         "  --count N           end after so many\n"
+         "  --json              one object per line\n\n"
+         "  coterie top\n  coterie top --count 3 --interval 0.5\n",
+         cli_top},
         {"bench", "write DIRECTORY [OPTIONS]", "write files and count the bytes to disk",
          "  --size SIZE|MIN..MAX  of a file: 4K to 16M (64K)\n"
          "  --max-bytes SIZE      stop after so many (64M)\n"

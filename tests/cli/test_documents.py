@@ -118,7 +118,7 @@ def all_shown():
 # A cluster's; tests/cluster runs them.
 CLUSTER = [r'coterie cluster (?!init --db|join --db)', r'coteried --db /var/lib/coterie/tree.db /mnt/coterie$']
 # They want a terminal or never end: the command's own test runs them.
-OWN_TEST = [r'coterie top', r'coterie watch', r'coterie lock ', r'coterie conflicts (show|diff|apply|drop)( |$)', r'coterie nodes']
+OWN_TEST = [r'coterie top$', r'coterie watch', r'coterie lock ', r'coterie conflicts (show|diff|apply|drop)( |$)', r'coterie nodes']
 
 
 class Stage:
