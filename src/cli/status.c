@@ -71,8 +71,10 @@ static void progress_line(struct table *t, const json_t *p) {
         if (!p)
                 return;
         cli_bytes(number(p, "received_bytes"), received, sizeof(received));
-        line(t, "catching up", "with node %" PRIu64 " by %s, to sequence %" PRIu64 ": %s received, %" PRIu64 " objects known to be missing%s",
-             number(p, "from_node"), text(p, "by"), number(p, "to_sequence"), received, number(p, "missing_objects"), flag(p, "writing") ? ", writing it" : "");
+        line(t, "catching up",
+             "with node %" PRIu64 " by %s, to sequence %" PRIu64 ": %s received, %" PRIu64 " objects known to be missing%s",
+             number(p, "from_node"), text(p, "by"), number(p, "to_sequence"), received, number(p, "missing_objects"),
+             flag(p, "writing") ? ", writing it" : "");
 }
 
 static void print_status(const json_t *s) {
@@ -82,8 +84,11 @@ static void print_status(const json_t *s) {
 
         line(t, "mount", "%s (%s, pid %" PRIu64 ")", text(s, "mountpoint"), text(s, "mode"), number(s, "pid"));
         line(t, "database", "%s", text(s, "database"));
-        line(t, "state", "%s%s%s%s", !flag(s, "writable") ? "read-only" : flag(s, "primary") ? "writable" : "requests wait", reason[0] ? ": " : "", reason,
-             flag(store, "waiting") ? " (waiting for the disk)" : "");
+        line(t, "state", "%s%s%s%s",
+             !flag(s, "writable") ? "read-only"
+             : flag(s, "primary") ? "writable"
+                                  : "requests wait",
+             reason[0] ? ": " : "", reason, flag(store, "waiting") ? " (waiting for the disk)" : "");
         cluster_lines(t, json_object_get(s, "cluster"));
         progress_line(t, json_object_get(s, "catching_up"));
         line(t, "position", "epoch %" PRIu64 ", sequence %" PRIu64 ", stable up to %" PRIu64 ", on the medium up to %" PRIu64,

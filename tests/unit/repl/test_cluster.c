@@ -578,7 +578,8 @@ START_TEST(founder_promises_first) {
 }
 END_TEST
 
-/* The caller was interrupted while another member does not acknowledge: it is told soon that the fate is not known; the operation goes on. */
+/* The caller was interrupted while another member does not acknowledge: it is told soon that the fate is not known; the operation goes on.
+ */
 START_TEST(withdrawn_under_way) {
         struct hcluster c;
         three(&c);
