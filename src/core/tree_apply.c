@@ -19,6 +19,7 @@ struct change *apply_change(struct apply *a, enum change_kind kind, const struct
                 return NULL;
         struct change *c = change_set_add(a->changes, kind, in->ino);
         c->is_dir = inode_is_dir(in);
+        c->size = inode_has_content(in) ? blob_size(in->content) : 0;
         return c;
 }
 

@@ -86,6 +86,8 @@ static void count_operation(struct engine *e, const struct repl_effect *f) {
                 metric_add(m, METRIC_CONTENT_OPERATIONS, 1);
 }
 
+/* Content goes to the disk here. Without the state's lock, under which readers would wait for that: what the store needs to know is in the
+ * change set, and of the state in its position and checksum, which the runner alone moves. */
 static errint_t append(struct engine *e, const struct repl_effect *f) {
         struct store *store = e->config.store;
         struct store_record record = {.pos = f->commit.pos,
@@ -93,11 +95,9 @@ static errint_t append(struct engine *e, const struct repl_effect *f) {
                                       .head = f->commit.head,
                                       .head_len = f->commit.head_len,
                                       .changes = f->commit.changes,
-                                      .state = shared_state_read(e->config.state)};
-        errint_t error = store->ops->append(store, &record);
+                                      .state = e->shared};
 
-        shared_state_done_read(e->config.state);
-        return error;
+        return store->ops->append(store, &record);
 }
 
 static void effect_commit(struct engine *e, const struct repl_effect *f) {

@@ -37,19 +37,29 @@ static void count_record(struct sqlite_store *s, const struct store_record *r, c
         metric_add_kind(s->metrics, r->op->kind, rec->log_len, content);
 }
 
+static bool size_after(const struct change_set *changes, uint64_t ino, uint64_t *ret) {
+        for (size_t i = 0; i < changes->n; i++) {
+                if (changes->items[i].ino != ino)
+                        continue;
+                *ret = changes->items[i].size;
+                return true;
+        }
+        return false;
+}
+
 /* Large, and no small part of a large file: then it is written once, to the content file. What does not fit in a record has to go there. */
 static bool goes_to_extents(const struct sqlite_store *s, const struct store_record *r) {
         const struct op *op = r->op;
-        struct attr attr = {0};
+        uint64_t size = 0;
         if (op->payload.len == 0)
                 return false;
         if (oplog_record_room(r->head_len, op->payload.len, 0) > s->record_max)
                 return true;
         if (op->payload.len < CONTENT_THRESHOLD || r->changes->n == 0)
                 return false;
-        if (op->kind == OP_WRITE && tree_getattr(r->state->tree, op->write.ino, &attr) < 0)
+        if (op->kind == OP_WRITE && !size_after(r->changes, op->write.ino, &size))
                 return false;
-        return op->payload.raw_len > attr.size / 2;
+        return op->payload.raw_len > size / 2;
 }
 
 static errint_t write_content(struct sqlite_store *s, const struct op_payload *p, bool direct, struct oplog_record *rec) {

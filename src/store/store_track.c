@@ -134,26 +134,23 @@ static void track_whole(struct sqlite_store *s, const struct store_record *r, ui
 }
 
 static void track_content(struct sqlite_store *s, const struct store_record *r, const struct change *c, struct oplog_record *placed) {
-        struct attr attr = {0};
-        errint_t e = tree_getattr(r->state->tree, c->ino, &attr);
-        POST(e == 0); /* it was changed just now */
         bool with_payload = r->op->kind == OP_ADOPT || r->op->kind == OP_WRITE;
         bool stored = with_payload && r->op->payload.len > 0 && (placed->n_extents > 0 || placed->log_len > 0);
-        if (stored && attr.size > 0 && payload_is_content(r->op, attr.size)) {
+        if (stored && c->size > 0 && payload_is_content(r->op, c->size)) {
                 track_whole(s, r, c->ino, placed);
                 return;
         }
         struct file *f = file_find(s, c->ino);
         bool on_extents = f && f->pieces[0].base && (f->pieces[0].n_extents > 0 || f->pieces[0].pending);
         bool holes = stored && c->whole && placed->n_extents > 0;
-        if (attr.size == 0 || r->op->kind != OP_WRITE || !(on_extents || holes) || (!stored && r->op->payload.len > 0)) {
+        if (c->size == 0 || r->op->kind != OP_WRITE || !(on_extents || holes) || (!stored && r->op->payload.len > 0)) {
                 file_rewrite(s, c->ino);
                 return;
         }
         if (holes)
                 file_rewrite(s, c->ino);
         struct file_piece p = piece_of(r, placed, holes);
-        encode_edit(r->op, attr.size, &p);
+        encode_edit(r->op, c->size, &p);
         f = file_get(s, c->ino);
         file_push(f, &p);
         (void)dirty_mark(&s->dirty, c->ino, DIRTY_CONTENT);
@@ -177,11 +174,10 @@ static void track_entry(struct dirty *d, const struct change *c) {
 }
 
 static void track_change(struct sqlite_store *s, const struct store_record *r, const struct change *c, struct oplog_record *placed) {
-        struct attr attr = {0};
         switch (c->kind) {
         case CHANGE_INODE_NEW:
                 (void)dirty_mark(&s->dirty, c->ino, DIRTY_ATTR | DIRTY_XATTRS);
-                if (tree_getattr(r->state->tree, c->ino, &attr) == 0 && attr.size > 0)
+                if (c->size > 0)
                         track_content(s, r, c, placed);
                 break;
         case CHANGE_ATTR:

@@ -20,6 +20,7 @@ struct change {
         enum change_kind kind;
         uint64_t ino, parent;
         uint64_t offset, length;
+        uint64_t size;    /* of ino's content (a symlink's: its target), after the change */
         const char *name; /* name_len bytes, zero-terminated for convenience */
         uint16_t name_len;
         bool whole;

@@ -63,7 +63,7 @@ struct store_record {
         const void *head; /* as encoded; payload is op->payload */
         size_t head_len;
         const struct change_set *changes;
-        const struct state *state; /* after the operation; read during the call only */
+        const struct state *state; /* after the operation, not locked: of it, position and checksums are looked at, during the call only */
 };
 
 enum store_checkpoint_kind { CHECKPOINT_NORMAL, CHECKPOINT_RESCUE, CHECKPOINT_CLEAN_STOP /* log empty and marked clean afterwards */ };
