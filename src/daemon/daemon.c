@@ -173,6 +173,21 @@ static errint_t open_store(struct daemon *d, struct fault *f) {
         struct store_config config = {.path = o->db.text,
                                       .level = (enum sync_level)o->sync_level.number,
                                       .method = (enum sync_method)o->sync_method.number,
+static const char *database_remedy(errint_t error) {
+        switch (error) {
+        case -ENOENT:
+                return "; create its directory first";
+        case -EACCES:
+        case -EPERM:
+                return "; run as root, or give another place with --db";
+        case -EROFS:
+        case -ENOTDIR:
+                return "; give another place with --db";
+        default:
+                return ""; /* the reason says it */
+        }
+}
+
                                       .direct = o->direct.number != 0,
                                       .padding = o->padding.number == 0   ? 0
                                                  : o->padding.number == 1 ? 512u
@@ -191,7 +206,7 @@ static errint_t open_store(struct daemon *d, struct fault *f) {
         if (error == -EBUSY)
                 d->new_files = 0; /* another daemon's, which was quicker */
         if (error < 0)
-                return d->loaded.reason[0] ? fault_set(f, 1, error, "database %s", d->loaded.reason)
+                return d->loaded.reason[0] ? fault_set(f, 1, error, "database %s%s", d->loaded.reason, database_remedy(error))
                                            : fault_set(f, 1, error, "database %s: %s", o->db.text, strerror(-error));
         if (d->loaded.read_only)
                 log_error("mounted read-only for rescue: database %s", d->loaded.reason);

@@ -35,7 +35,7 @@ static void syslog_sink(enum log_level level, const char *line, void *ctx) {
 static errint_t log_to_file(const char *path, struct fault *f) {
         log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         if (log_fd < 0)
-                return fault_set(f, 1, -errno, "cannot open the log file %s", path);
+                return fault_set(f, 1, -errno, "cannot open the log file %s: %s; give another with --log-file", path, strerror(errno));
         log_set_sink(file_sink, NULL);
         return 0;
 }

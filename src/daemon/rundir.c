@@ -69,8 +69,8 @@ static errint_t lock_pid_file(struct rundir *r, struct fault *f) {
         for (;;) {
                 cleanup_fd int fd = open(r->pid_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
                 if (fd < 0)
-                        return fault_set(f, 1, -errno, "cannot write the run directory %s; run as root, or give another with --run-dir",
-                                         r->path);
+                        return fault_set(f, 1, -errno, "cannot write the run directory %s: %s; run as root, or give another with --run-dir",
+                                         r->path, strerror(errno));
                 if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
                         long pid = read_pid(fd);
                         return fault_set(f, 1, -EBUSY,
@@ -96,7 +96,8 @@ errint_t rundir_open(const char *path, struct rundir **ret, struct fault *f) {
         if (mkdir(path, 0755) == 0)
                 r->made = true;
         else if (errno != EEXIST)
-                error = fault_set(f, 1, -errno, "cannot make the run directory %s; run as root, or give another with --run-dir", path);
+                error = fault_set(f, 1, -errno, "cannot make the run directory %s: %s; run as root, or give another with --run-dir", path,
+                                  strerror(errno));
         if (error == 0)
                 error = lock_pid_file(r, f);
         if (error == 0 && (ftruncate(r->pid_fd, 0) < 0 || dprintf(r->pid_fd, "%ld\n", (long)getpid()) < 0))

@@ -70,12 +70,13 @@ def paths(t):
     mnt = t.dir / 'mnt'
     mnt.mkdir()
     run = ['--run-dir', t.dir / 'run']
-    refused(t, 1, ['no-such-directory'], '--standalone', '--db', t.dir / 'no-such-directory' / 'x.db', *run, mnt)
+    refused(t, 1, ['no-such-directory', 'create its directory'], '--standalone', '--db', t.dir / 'no-such-directory' / 'x.db', *run, mnt)
     refused(t, 1, ['nowhere'], '--standalone', '--db', t.dir / 'x.db', *run, t.dir / 'nowhere')
     (t.dir / 'plain').write_text('x')
     refused(t, 1, ['plain'], '--standalone', '--db', t.dir / 'x.db', *run, t.dir / 'plain')
     refused(t, 1, ['mnt'], '--standalone', '--db', mnt, *run, mnt)
-    refused(t, 1, ['plain'], '--standalone', '--db', t.dir / 'x.db', '--run-dir', t.dir / 'plain' / 'run', mnt)
+    refused(t, 1, ['plain', 'Not a directory', '--run-dir'], '--standalone', '--db', t.dir / 'x.db', '--run-dir', t.dir / 'plain' / 'run', mnt)
+    refused(t, 1, ['Not a directory', '--log-file'], '--standalone', '--db', t.dir / 'x.db', *run, '--log-file', t.dir / 'plain' / 'log', mnt)
 
 
 @test
@@ -99,7 +100,7 @@ def unwritable_places(t):
     image.mount('ro')
     mnt = t.dir / 'mnt'
     mnt.mkdir()
-    refused(t, 1, ['image'], '--standalone', '--db', image.directory + '/x.db', '--run-dir', t.dir / 'run', mnt)
+    refused(t, 1, ['image', 'another place'], '--standalone', '--db', image.directory + '/x.db', '--run-dir', t.dir / 'run', mnt)
 
 
 @test
