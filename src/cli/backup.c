@@ -149,7 +149,7 @@ static errint_t fill(const char *path, struct state *state, uint64_t adopted, ch
         (void)snprintf(reason, size, "%s", loaded.reason);
         free(loaded.damaged);
         if (r == 0)
-                r = store->ops->replace(store, state, adopted);
+                r = store->ops->replace(store, state, adopted, NULL, NULL);
         if (r == 0)
                 r = store->ops->checkpoint_prepare(store, state, CHECKPOINT_CLEAN_STOP);
         if (r == 0)

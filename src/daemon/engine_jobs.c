@@ -68,6 +68,11 @@ void engine_persist(struct engine *e, const struct repl_effect *f) {
         exclusive_start(e, job);
 }
 
+static void replace_captured(void *ctx) {
+        struct engine *e = ctx;
+        shared_state_done_read(e->config.state);
+}
+
 static errint_t replace_run(struct engine *e, struct store_job *job) {
         struct store *store = e->config.store;
 
@@ -75,9 +80,7 @@ static errint_t replace_run(struct engine *e, struct store_job *job) {
                 e->hooks.keep_conflicts(e->hooks.ctx);
         const struct state *state = shared_state_read(e->config.state);
         job->seq = state->pos.seq;
-        errint_t error = store->ops->replace(store, state, job->adopted);
-        shared_state_done_read(e->config.state);
-        return error;
+        return store->ops->replace(store, state, job->adopted, replace_captured, e);
 }
 
 /* The new history is on the disk and nobody's cache shows the old one. What is known of positions of the old one means nothing any more. */

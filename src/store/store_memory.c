@@ -406,7 +406,7 @@ static errint_t memory_set_cluster_id(struct store *base, const uint8_t id[CLUST
         return r;
 }
 
-static errint_t memory_replace(struct store *base, const struct state *state, uint64_t adopted) {
+static errint_t take_over(struct store *base, const struct state *state, uint64_t adopted) {
         LOCKED(s, base);
         if (s->failed || s->stopped || s->read_only)
                 return -EROFS;
@@ -426,6 +426,13 @@ static errint_t memory_replace(struct store *base, const struct state *state, ui
         s->trouble = 0;
         s->used = s->since_barrier = 0;
         return 0;
+}
+
+static errint_t memory_replace(struct store *base, const struct state *state, uint64_t adopted, void (*captured)(void *ctx), void *ctx) {
+        errint_t r = take_over(base, state, adopted);
+        if (captured)
+                captured(ctx);
+        return r;
 }
 
 typedef bool (*read_fn)(void *ctx, struct position pos, const void *head, size_t head_len, const void *payload, size_t payload_len);

@@ -243,7 +243,7 @@ errint_t store_make_base(struct sqlite_store *s, struct blob *blob, uint64_t seq
 errint_t store_put_file_piece(struct sqlite_store *s, uint64_t ino, const struct file_piece *p, const void *inline_data);
 
 /* store_replace.c */
-errint_t store_replace(struct store *base, const struct state *state, uint64_t adopted);
+errint_t store_replace(struct store *base, const struct state *state, uint64_t adopted, void (*captured)(void *ctx), void *ctx);
 errint_t store_set_cluster_id(struct store *base, const uint8_t id[CLUSTER_ID_SIZE]);
 
 /* store_space.c */

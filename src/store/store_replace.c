@@ -5,7 +5,7 @@
 
 /* A checkpoint of everything into an emptied home. If it fails, nothing may be built on the old home any more, as the state is another
  * one: that is trouble, and every checkpoint is one of everything, until one succeeds. */
-errint_t store_replace(struct store *base, const struct state *state, uint64_t adopted) {
+errint_t store_replace(struct store *base, const struct state *state, uint64_t adopted, void (*captured)(void *ctx), void *ctx) {
         struct sqlite_store *s = STORE_OF(base);
         (void)pthread_mutex_lock(&s->lock);
         errint_t r = s->failed[0] || s->read_only || s->stopped ? -EROFS : s->capture.active ? -EBUSY : 0;
@@ -21,6 +21,8 @@ errint_t store_replace(struct store *base, const struct state *state, uint64_t a
                         s->trouble = r;
         }
         (void)pthread_mutex_unlock(&s->lock);
+        if (captured)
+                captured(ctx);
         return r == -EROFS || r == -EBUSY ? r : store_checkpoint_run(base); /* after a failed prepare it gives everything back */
 }
 

@@ -210,6 +210,10 @@ START_TEST(promises_and_epochs) {
 }
 END_TEST
 
+static void count_call(void *ctx) {
+        ++*(unsigned *)ctx;
+}
+
 START_TEST(replace_is_one_switch) {
         for (uint64_t seed = 0; seed < 6; seed++) {
                 struct bench b;
@@ -223,7 +227,9 @@ START_TEST(replace_is_one_switch) {
                 other.epoch = 7;
                 for (int i = 0; i < 40; i++)
                         OK(rig_any(&other, 20000));
-                OK(b.r.store->ops->replace(b.r.store, &other.state, 7));
+                unsigned captured = 0;
+                OK(b.r.store->ops->replace(b.r.store, &other.state, 7, count_call, &captured));
+                ck_assert_uint_eq(captured, 1);
                 /* From here on the other's history is ours. */
                 state_done(&b.r.state);
                 GArray *digests = b.r.digests;

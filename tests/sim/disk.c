@@ -204,7 +204,7 @@ static errint_t persist(struct node *x, const struct job *job) {
 }
 
 static errint_t replace(struct node *x, const struct job *job) {
-        errint_t e = x->store->ops->replace(x->store, x->state, job->adopted);
+        errint_t e = x->store->ops->replace(x->store, x->state, job->adopted, NULL, NULL);
 
         if (e < 0)
                 return e;

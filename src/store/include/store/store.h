@@ -84,7 +84,9 @@ struct store_ops {
         errint_t (*set_promised)(struct store *s, uint64_t promised); /* durable at return, at every level */
         errint_t (*set_adopted)(struct store *s, uint64_t epoch);     /* a record behind the operations; durable at return, they with it */
         errint_t (*set_cluster_id)(struct store *s, const uint8_t id[CLUSTER_ID_SIZE]);
-        errint_t (*replace)(struct store *s, const struct state *state, uint64_t adopted); /* another history taken over: one atomic, flushed switch */
+        /* Another history taken over: one atomic, flushed switch. `captured` (or NULL) is called once whatever happens: before the disk
+         * is touched, and nothing of the state is looked at from then on, so that its lock can be released. */
+        errint_t (*replace)(struct store *s, const struct state *state, uint64_t adopted, void (*captured)(void *ctx), void *ctx);
         /* Operations seq..., oldest first, while fn returns true; -ENOENT: older than the log holds. For catching up. */
         errint_t (*read_log)(struct store *s, uint64_t from_seq, bool (*fn)(void *ctx, struct position pos, const void *head, size_t head_len, const void *payload, size_t payload_len), void *ctx);
         errint_t (*reserve)(struct store *s, uint64_t bytes, bool frees); /* room for an operation of so many stored bytes; -ENOSPC. `frees`: unlinks, truncations, locks: may use the ballast */
