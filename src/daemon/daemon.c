@@ -167,12 +167,6 @@ static void note_new_files(struct daemon *d) {
                 d->new_files = 0;
 }
 
-static errint_t open_store(struct daemon *d, struct fault *f) {
-        const struct options *o = d->options;
-        char boot_id[64];
-        struct store_config config = {.path = o->db.text,
-                                      .level = (enum sync_level)o->sync_level.number,
-                                      .method = (enum sync_method)o->sync_method.number,
 static const char *database_remedy(errint_t error) {
         switch (error) {
         case -ENOENT:
@@ -188,6 +182,12 @@ static const char *database_remedy(errint_t error) {
         }
 }
 
+static errint_t open_store(struct daemon *d, struct fault *f) {
+        const struct options *o = d->options;
+        char boot_id[64];
+        struct store_config config = {.path = o->db.text,
+                                      .level = (enum sync_level)o->sync_level.number,
+                                      .method = (enum sync_method)o->sync_method.number,
                                       .direct = o->direct.number != 0,
                                       .padding = o->padding.number == 0   ? 0
                                                  : o->padding.number == 1 ? 512u
