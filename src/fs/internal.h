@@ -158,6 +158,7 @@ struct flight {
         void (*applied_fn)(struct flight *f, struct state *s, const struct op_result *r); /* under the state's write lock */
         void (*finish)(struct flight *f, const struct op_result *r);                    /* without locks: replies */
         struct handle *handle; /* create, tmpfile: made when applied */
+        struct handle *lost;   /* made by an earlier application, in a history that is gone: by lost_next */
         int flags;             /* open(2)'s */
         uint64_t ino;
         bool with_size;        /* a SETATTR that a truncation came with */
@@ -221,6 +222,7 @@ struct handle {
         uint64_t error_seen;     /* protected by node->lock */
         struct enc text;         /* virtual: what it was at open */
         struct handle *next, **link; /* protected by fs->handles_lock */
+        struct handle *lost_next; /* of a flight */
 };
 struct handle *handle_new(struct node *n, enum handle_kind kind, int flags, const struct fs_caller *c); /* takes a reference of n */
 struct handle *handle_ref(struct handle *h);

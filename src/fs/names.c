@@ -176,15 +176,38 @@ static struct node *open_new(struct flight *f, struct tree *t, uint64_t ino) {
         return n;
 }
 
+/* Applied again, in another history, an operation may get another number: what was opened in the first is nobody's, or somebody else's. It is given
+ * up when no locks are held. */
+static void lose_handle(struct flight *f) {
+        f->handle->lost_next = f->lost;
+        f->lost = steal_pointer(&f->handle);
+}
+
+static void drop_lost(struct flight *f) {
+        while (f->lost) {
+                struct handle *h = f->lost;
+                f->lost = h->lost_next;
+                handle_unref(h);
+        }
+}
+
 static void created(struct flight *f, struct state *s, const struct op_result *r) {
-        if (r->error == 0 && !f->handle)
-                (void)open_new(f, s->tree, r->ino);
+        if (r->error < 0)
+                return;
+        if (f->handle && f->handle->node->ino == r->ino && f->handle->node->pinned) /* changes under the state's lock alone */
+                return;
+        if (f->handle)
+                lose_handle(f);
+        (void)open_new(f, s->tree, r->ino);
 }
 
 static void finish_create(struct flight *f, const struct op_result *r) {
         struct fs *fs = f->fs;
         errint_t error = r->error;
         struct fs_entry e;
+        drop_lost(f);
+        if (error == 0 && f->handle && f->handle->node->ino != r->ino) /* found in a history where another number was given */
+                handle_unref(steal_pointer(&f->handle));
         if (error == 0 && !f->handle) {
                 struct node *n = node_get(fs, r->ino); /* the answer to a request that was applied before a restart of the view */
                 struct fs_caller c = {.uid = f->op.caller.uid, .gid = f->op.caller.gid, .pid = f->op.caller.pid};

@@ -125,6 +125,13 @@ void fake_answer(struct fake *k) {
         ck_assert_ptr_nonnull(i);
         item_answer(i);
 }
+void fake_again(struct fake *k) {
+        struct fake_item *i = take(k, false);
+        ck_assert_ptr_nonnull(i);
+        (void)pthread_mutex_lock(&k->lock);
+        push(&k->to_apply_tail, i);
+        (void)pthread_mutex_unlock(&k->lock);
+}
 void fake_all(struct fake *k) {
         while (k->to_apply || k->to_answer) {
                 if (k->to_apply)

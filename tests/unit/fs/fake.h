@@ -45,6 +45,7 @@ void fake_free(struct fake *k); /* shuts the request layer down first */
 void fake_fs_config(struct fake *k, void (*change)(struct fs_config *c)); /* before anything else */
 void fake_apply(struct fake *k);  /* BY_HAND: the oldest that was submitted */
 void fake_answer(struct fake *k); /* BY_HAND: the oldest that was applied (or barrier) */
+void fake_again(struct fake *k);  /* BY_HAND: the oldest that was applied waits to be applied once more, in another history */
 void fake_all(struct fake *k);    /* BY_HAND: everything, until nothing is left */
 unsigned fake_waiting(struct fake *k);
 void fake_advance(struct fake *k, uint64_t ms); /* clocks; ticks if armed */

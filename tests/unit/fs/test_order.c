@@ -396,8 +396,67 @@ START_TEST(another_history) {
 }
 END_TEST
 
+/* A history of `n` files, named after their place. */
+static void other_history(struct fake *k, unsigned n) {
+        struct state other, old;
+        struct change_set changes;
+        struct op_result r;
+        state_init(&other);
+        change_set_init(&changes);
+        for (unsigned i = 0; i < n; i++) {
+                char name[2] = {(char)('0' + i)};
+                struct op op = {.kind = OP_CREATE, .time = {1, 0}, .origin = {7, 1, (uint64_t)i + 1, 1}};
+                op.create.parent = INO_ROOT;
+                op.create.name = (struct op_name){name, 1};
+                op.create.mode = S_IFREG | 0600;
+                ck_assert_int_eq(tree_apply(other.tree, &op, (uint64_t)i + 1, &changes, &r), 0);
+        }
+        change_set_done(&changes);
+        struct state *s = shared_state_write(k->state);
+        old = *s;
+        *s = other;
+        fs_replaced(k->fs, &old);
+        shared_state_done_write(k->state);
+        state_done(&old);
+}
+
+/* A file was made in a history that is given up before the answer, and is made again in another one: it is that one which is open then, whatever
+ * number it has there, and whoever has its first number. */
+START_TEST(created_in_two_histories) {
+        for (unsigned others = 0; others < 4; others++) {
+                struct fake *k = fake_new(FAKE_BY_HAND);
+                struct answer a;
+                char text[16];
+                answer_init(k, &a);
+                fs_create(k->fs, &root_caller, INO_ROOT, "mine", 0600, O_RDWR, &a.reply);
+                fake_apply(k);
+                other_history(k, others);
+                fake_again(k);
+                fake_apply(k);
+                fake_answer(k);
+                ck_assert_int_eq(a.kind, ANSWER_CREATE);
+                uint64_t ino = fake_lookup(k, INO_ROOT, "mine");
+                ck_assert_uint_eq(a.entry.ino, ino);
+                k->mode = FAKE_AT_ONCE;
+                ck_assert_int_eq(do_text(k, ino, a.open.fh, 0, "here"), 0);
+                ck_assert_int_eq(do_flush(k, ino, a.open.fh), 0);
+                fake_content(k, ino, text, sizeof(text));
+                ck_assert_str_eq(text, "here");
+                for (unsigned i = 0; i < others; i++) {
+                        char name[2] = {(char)('0' + i)};
+                        fake_content(k, fake_lookup(k, INO_ROOT, name), text, sizeof(text));
+                        ck_assert_str_eq(text, "");
+                }
+                do_release(k, ino, a.open.fh);
+                answer_done(&a);
+                fake_free(k);
+        }
+}
+END_TEST
+
 static Suite *suite_order(void) {
-        const TTest *const tests[] = {own_writes_are_always_seen,
+        const TTest *const tests[] = {created_in_two_histories,
+                                      own_writes_are_always_seen,
                                       others_writes_are_seen_beneath,
                                       appends,
                                       identical_is_judged_against_what_is_there,
