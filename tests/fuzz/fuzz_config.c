@@ -27,6 +27,10 @@ static void check_taken(const struct options *o) {
         POST(f != NULL);
         for (size_t i = 0; i < options_count(); i++) {
                 options_text(o, options_info(i), value, sizeof(value));
+                if (value[0] == '#') { /* behind "name =" it is no comment, behind a blank it would be one */
+                        (void)fclose(f);
+                        return;
+                }
                 if (value[0]) /* the default of a text may be shorter than one that is given */
                         (void)fprintf(f, "%s = %s\n", options_info(i)->name, value);
         }

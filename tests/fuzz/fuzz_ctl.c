@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_request(const uint8_t *body, size_t n) {
         struct ctl_request request, again;
-        CLEANUP(enc_done) struct enc e;
+        CLEANUP(enc_done) struct enc e = {0};
         size_t len;
 
         if (ctl_request_decode(body, n, &request) < 0)
