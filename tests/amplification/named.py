@@ -69,9 +69,9 @@ MANY_ISOLATED = 200
 
 
 def isolated(directory, fs='ext4', size=KIB, n=15, pause=6, files=10):
-    """Updates so far apart that they share neither a barrier nor a commit of the filesystem's journal. They wait, so they may be few. What comes
-    once in many, then, is charged as often as it comes: the final checkpoint is shared by 200, and the two dearest updates count like
-    the others (XFS writes 34 KB of inodes at some moment within minutes)."""
+    """Updates so far apart that they share neither a barrier nor a commit of the filesystem's journal. They wait, so they may be few. The final
+    checkpoint is charged then as if 200 shared it, and the two dearest updates count like the others: in them XFS writes 16 or 32 KiB of
+    inodes, for the log's modification time or for what came before the first update. With 200 updates everything counts."""
     contents, spent = Contents('random', size), []
     with Place(directory, fs=fs) as place:
         def prepare():
