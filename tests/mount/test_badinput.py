@@ -66,6 +66,30 @@ def configuration_file(t):
 
 
 @test
+def configuration_file_read_again(t):
+    """SIGHUP: what can be changed is, the log names the rest, and a file with a fault changes nothing."""
+    import daemon
+    import signal
+    conf = t.dir / 'c.conf'
+    d = t.daemon(start=False, options=['--config', conf])
+
+    def reload(text, says):
+        conf.write_text(text)
+        d.signal(signal.SIGHUP)
+        daemon.wait_until(lambda: says in d.log_tail(), 5, '%r in the log' % says)
+    conf.write_text('sync_level = none\n')
+    eq(call(daemon.BIN / 'coteried', '--check-config', '--config', conf).stdout, 'the configuration is valid\n')
+    d.start()
+    reload('sync_level = file\ngather_time = 2s\n', 'configuration: gather_time is 1s and will be 2s after the next start')
+    eq('configuration: sync_level was none, is file' in d.log_tail(), True, d.log_tail())
+    eq(d.status()['sync_level'], 'file')
+    reload('sync_level = none\nsync_levl = none\n', 'c.conf:2: unknown option "sync_levl"; did you mean "sync_level"?')
+    eq(d.status()['sync_level'], 'file')
+    done = call(daemon.BIN / 'coteried', '--check-config', '--config', conf)
+    eq((done.returncode, done.stdout, done.stderr.count('\n'), 'c.conf:2:' in done.stderr), (2, '', 1, True), done.stderr)
+
+
+@test
 def paths(t):
     mnt = t.dir / 'mnt'
     mnt.mkdir()
