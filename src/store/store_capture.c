@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 void capture_done(struct capture *c) {
-        for (size_t i = 0; c->inodes && i < c->dirty.n_inodes; i++) {
+        for (size_t i = 0; i < c->n_inodes; i++) {
                 blob_unref(c->inodes[i].blob);
                 free(c->inodes[i].xattrs);
         }
@@ -62,6 +62,7 @@ static errint_t capture_inode(struct captured_inode *in, unsigned flags, const s
 
 static errint_t capture_inodes(struct capture *c, const struct tree *tree) {
         c->inodes = pool_take(&c->memory, (c->dirty.n_inodes + 1) * sizeof(*c->inodes));
+        c->n_inodes = c->dirty.n_inodes;
         for (size_t i = 0; i < c->dirty.n_inodes; i++)
                 c->inodes[i].ino = c->dirty.inodes[i].ino;
         for (size_t i = 0; i < c->dirty.n_inodes; i++) {

@@ -112,6 +112,7 @@ struct capture {
         struct dirty dirty; /* sorted; given back if the checkpoint fails */
         struct pool memory; /* of the arrays */
         struct captured_inode *inodes;
+        size_t n_inodes; /* as `dirty` has, until that is given back */
         struct captured_entry *entries;
         struct captured_content *contents; /* has room for all inodes */
         size_t n_contents;

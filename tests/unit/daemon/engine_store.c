@@ -150,7 +150,8 @@ START_TEST(trouble_waits_for_room) {
         if (rig.config.level == LEVEL_FILESYSTEM)
                 ck_assert_int_eq(wait_answer(&b), -ENOSPC); /* it had not begun; at level file it may have */
         ck_assert_int_eq(do_mkdir(9, 9), -ENOSPC);
-        engine_checkpoint(rig.engine, error_answered, &c);
+        if (_i != 2)
+                engine_checkpoint(rig.engine, error_answered, &c);
         ck_assert(!a.done);
         ck_assert(!has_failed());
         if (_i == 2) { /* told to stop, it does not wait for room */
