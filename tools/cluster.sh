@@ -11,6 +11,7 @@
 #   cut FROM TO                        FROM's packets no longer reach TO (one way only)
 #   heal                               all links work again
 #   kill|stop|cont NODE daemon|corosync   SIGKILL, SIGSTOP, SIGCONT
+#   pid NODE daemon|corosync           its process id, seen from outside
 #   start NODE daemon|corosync         start again what was killed
 #   powercut NODE...                   all at once: what was not flushed to the disk is lost, and the next start is another boot
 # COTERIE_PRELOAD: a library that the daemons load first (LD_PRELOAD); COTERIE_CLOCK_FILE is then a file of the node's.
@@ -281,6 +282,7 @@ kill) signal KILL "$@" ;;
 stop) signal STOP "$@" ;;
 cont) signal CONT "$@" ;;
 start) case $2 in corosync) start_corosync "$1" ;; daemon) start_daemon "$1" ;; *) die "start what? daemon or corosync" ;; esac ;;
+pid) process_of "$@" ;;
 powercut) powercut "$@" ;;
 node-init) node_init "$@" ;;
 new-boot) new_boot ;;

@@ -188,8 +188,14 @@ class PowerCutOfAll(Nemesis):
         self.pause(3, 6)
 
 
+class PowerCutOfAllUnflushed(PowerCutOfAll):
+    """At level filesystem: what an fsync covered."""
+    options = []
+    only = ('fsynced',)
+
+
 NEMESES = {'partition_of_one': PartitionOfOne, 'partition_of_two': PartitionOfTwo, 'partition_of_all': PartitionOfAll, 'asymmetric': Asymmetric,
            'killed_daemon': Killed, 'killed_corosync': KilledCorosync, 'stopped_daemon': Stopped, 'stopped_corosync': StoppedCorosync,
            'full_disk': FullDisk, 'slow_disk': SlowDisk, 'clock_jump': ClockJump, 'all_at_once': AllAtOnce,
            'all_at_once_with_corosync': AllAtOnceWithCorosync, 'restart_loop': RestartLoop, 'power_cut_of_one': PowerCutOfOne,
-           'power_cut_of_all': PowerCutOfAll}
+           'power_cut_of_all': PowerCutOfAll, 'power_cut_of_all_unflushed': PowerCutOfAllUnflushed}

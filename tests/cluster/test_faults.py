@@ -14,10 +14,10 @@ class Writer:
     """A process that writes numbered files on one node until it is ended; its log says which were acknowledged and how long each took."""
     mode = 'files'
 
-    def __init__(self, c, node, name):
+    def __init__(self, c, node, name, mode=None):
         self.c, self.node, self.name = c, node, name
         self.log = c.dir / ('writer-%s-%d' % (name, time.monotonic_ns()))
-        self.process = subprocess.Popen([sys.executable, str(Path(__file__).parent / 'writer.py'), str(c.mnt(node)), name, self.mode, str(self.log)],
+        self.process = subprocess.Popen([sys.executable, str(Path(__file__).parent / 'writer.py'), str(c.mnt(node)), name, mode or self.mode, str(self.log)],
                                         stdin=subprocess.PIPE)
 
     def end(self):
@@ -187,5 +187,26 @@ def foreign_tree(c):
     eq(c.read(3, 'while-foreign'), 'x')
 
 
+def stopped_at_full_speed(c):
+    """What corosync keeps for a daemon that does not read is bounded: by the senders' window, then by the guardian, who ends the daemon."""
+    c.wait_primary(ALL, 30, synced=3)
+    pid = int(c.script('pid', 3, 'corosync').stdout)
+    writers = [Writer(c, n, 'full-%d-%d' % (n, i), 'large') for n in (1, 2) for i in range(2)]
+    time.sleep(1)
+    c.script('stop', 3, 'daemon')
+    time.sleep(30)
+    peak = int(next(line.split()[1] for line in Path('/proc/%d/status' % pid).read_text().splitlines() if line.startswith('VmHWM')))
+    c.script('cont', 3, 'daemon', check=False)
+    for w in writers:
+        w.end()
+    if c.status(3) is None:
+        c.script('start', 3, 'daemon')
+    c.wait_primary(ALL, 60, synced=3)
+    c.wait_equal(seconds=60)
+    c.notes.append('corosync beside the stopped daemon: %d MiB at most; %d writes of 64 KiB' % (peak // 1024, sum(len(w.acknowledged) for w in writers)))
+    at_most(peak / 1024, 512, 'MiB of corosync')
+
+
 TESTS = [(partition_of_one, 90), (partition_of_all, 90), (killed_daemon, 60), (killed_corosync, 60), (restarted_in_a_loop, 60),
-         (late_and_empty, 60), (foreign_tree, 60)]
+         (late_and_empty, 60), (foreign_tree, 60),
+         (stopped_at_full_speed, 150)]

@@ -75,14 +75,19 @@ def pair(c, workloads, nemesis, seed):
         raise AssertionError('\n'.join(found))
 
 
+def workloads(nemesis):
+    return [w for w in history.CHECKS if w in getattr(NEMESES[nemesis], 'only', history.CHECKS)]
+
+
 def chosen():
     if CHOICE == 'short':
         return SHORT
-    names = list(history.CHECKS)
-    if CHOICE in ('all', 'grouped'):
-        return [(w, n) for n in NEMESES for w in (names if CHOICE == 'all' else ('+'.join(names[::2]), '+'.join(names[1::2])))]
+    if CHOICE == 'all':
+        return [(w, n) for n in NEMESES for w in workloads(n)]
+    if CHOICE == 'grouped':
+        return [('+'.join(half), n) for n in NEMESES for half in (workloads(n)[::2], workloads(n)[1::2]) if half]
     wanted = [p.split(':') for p in CHOICE.split(',')]
-    return [(w, n) for a, b in wanted for n in NEMESES for w in (names if a == '*' else [a]) if b in ('*', n)]
+    return [(w, n) for a, b in wanted for n in NEMESES if b in ('*', n) for w in (workloads(n) if a == '*' else [a])]
 
 
 def test_of(workloads, nemesis):
