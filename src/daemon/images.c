@@ -1,6 +1,7 @@
 /* images.c: the whole state at one position, given to `coterie backup` and `coterie dump` bit by bit: frozen by `image begin`, fetched by
  * `image next` until an answer is empty. One at a time: a frozen image keeps old contents in memory. It is dropped when the client says
- * `image end`, or has not asked for a while. The client fetches, so a slow one fills no queue here. */
+ * `image end`, or has not asked for a while; another one may have its turn earlier. The client fetches, so a slow one fills no queue here.
+ */
 #include "daemon_internal.h"
 
 #include "base/log.h"
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #define IMAGE_IDLE_MS UINT64_C(60000)
+#define IMAGE_TURN_MS UINT64_C(10000) /* who has not asked for so long gives way: it was interrupted, most likely */
 #define IMAGE_ANSWER  (1u * 1024u * 1024u)
 static_assert(IMAGE_ANSWER + IMAGE_FRAME_MAX + CTL_MESSAGE_MAX < CTL_REPLY_MAX, "an answer and the frame that ends it fit in a reply");
 
@@ -112,9 +114,11 @@ static void begin(struct ctl_call *c, struct daemon *d) {
                 return;
         }
         (void)pthread_mutex_lock(&i->lock);
-        bool busy = i->image || i->beginning;
-        if (!busy)
+        bool busy = i->beginning || (i->image && now_ms() < i->used_ms + IMAGE_TURN_MS);
+        if (!busy) {
+                drop(i);
                 i->beginning = true;
+        }
         (void)pthread_mutex_unlock(&i->lock);
         if (busy)
                 ctl_call_fail(c, CTL_FAILED, "another backup or dump is running; one at a time");

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import tarfile
 import threading
+import time
 from pathlib import Path
 
 from compare_trees import compare
@@ -325,6 +326,9 @@ def one_at_a_time(t):
     eq(list(t.dir.glob('a.backup*')), [])
     d.ask('image', 'end', token)
     d.coterie('backup', t.dir / 'a.backup')
+    d.ask('image', 'begin')  # its client is interrupted
+    time.sleep(11)
+    d.coterie('backup', t.dir / 'c.backup')
     d.ask('image', 'begin')  # the daemon ends with a frozen image
     d.stop()
     done = d.coterie('backup', t.dir / 'b.backup', check=False)
