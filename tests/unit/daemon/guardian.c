@@ -490,7 +490,8 @@ START_TEST(hanging_may_be_ended) {
 
         if (!can_mount())
                 return;
-        rig_start(&r, &(struct made){.guarded = true, .file = true, .stuck = STUCK_MAIN, .config = {.hang_report_ms = 200, .hang_kill_ms = 400}});
+        rig_start(&r, &(struct made){
+                              .guarded = true, .file = true, .stuck = STUCK_MAIN, .config = {.hang_report_ms = 200, .hang_kill_ms = 400}});
         command(&r, 'b');
         expect(&r, 'd');
         rig_get_stuck(&r);
@@ -502,17 +503,17 @@ END_TEST
 
 static Suite *guardian_suite(void) {
         const TTest *const tests[] = {killed,
-                                             killed_with_the_main_thread_stuck,
-                                             killed_without_the_file,
-                                             crashed,
-                                             killed_without_a_guardian,
-                                             dead_mount_stays_or_goes,
-                                             does_nothing_at_a_stop,
-                                             signals_of_others_do_not_touch_it,
-                                             its_own_end_is_told,
-                                             hanging_is_reported_once,
-                                             stopped_is_said_to_be_stopped,
-                                             hanging_may_be_ended};
+                                      killed_with_the_main_thread_stuck,
+                                      killed_without_the_file,
+                                      crashed,
+                                      killed_without_a_guardian,
+                                      dead_mount_stays_or_goes,
+                                      does_nothing_at_a_stop,
+                                      signals_of_others_do_not_touch_it,
+                                      its_own_end_is_told,
+                                      hanging_is_reported_once,
+                                      stopped_is_said_to_be_stopped,
+                                      hanging_may_be_ended};
         return suite_of("guardian", tests, ARRAY_LEN(tests));
 }
 UNIT_SUITE(guardian_suite)
