@@ -73,12 +73,24 @@ void inode_add(struct tree *t, struct inode *in) {
         t->digest = hash128_add(t->digest, inode_elements(in));
 }
 
+static void pin_add(struct tree *t, uint64_t ino) {
+        struct pin *p = pin_find(t, ino);
+        if (!p) {
+                p = NEW(struct pin);
+                p->ino = ino;
+                ptrtab_insert(&t->pins, inode_hash(t, ino), p);
+        }
+        p->count++;
+}
+
 void inode_forget(struct tree *t, struct inode *in) {
         PRE(!in->names);
         t->bytes -= inode_bytes(in);
         t->digest = hash128_sub(t->digest, inode_elements(in));
         ordvec_remove(&t->order, inode_key, in->ino);
         ptrtab_remove(&t->inodes, inode_hash(t, in->ino), in);
+        if (t->keep_removed)
+                pin_add(t, in->ino);
         if (!pin_find(t, in->ino)) {
                 inode_free(in);
                 return;
@@ -185,14 +197,12 @@ const struct settings *tree_settings(const struct tree *t) {
 errint_t tree_pin(struct tree *t, uint64_t ino) {
         if (!inode_find_any(t, ino))
                 return -ENOENT;
-        struct pin *p = pin_find(t, ino);
-        if (!p) {
-                p = NEW(struct pin);
-                p->ino = ino;
-                ptrtab_insert(&t->pins, inode_hash(t, ino), p);
-        }
-        p->count++;
+        pin_add(t, ino);
         return 0;
+}
+
+void tree_keep_removed(struct tree *t) {
+        t->keep_removed = true;
 }
 
 void tree_unpin(struct tree *t, uint64_t ino) {

@@ -63,6 +63,7 @@ struct tree {
         struct settings settings;
         uint64_t next_ino, bytes, hash_seed;
         struct hash128 digest;
+        bool keep_removed; /* local */
 };
 
 static inline bool inode_is_dir(const struct inode *in) {

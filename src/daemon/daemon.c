@@ -109,6 +109,12 @@ static void backend_invalidate_inode(void *ctx, uint64_t ino) {
                 fuse_edge_invalidate_inode(edge, ino);
 }
 
+static bool backend_kernel_knows(void *ctx, uint64_t ino) {
+        struct daemon *d = engine_hooks_ctx(ctx);
+        struct fuse_edge *edge = atomic_load(&d->edge);
+        return edge && fuse_edge_knows(edge, ino);
+}
+
 /* A process that has ended meanwhile has no name any more. */
 static void backend_program(void *ctx, int32_t pid, char program[LIMIT_PROGRAM]) {
         char path[48], name[LIMIT_PROGRAM + 1];
@@ -283,6 +289,7 @@ static void make_fs(struct daemon *d) {
                                    .n_damaged = d->loaded.n_damaged};
 
         config.backend.invalidate_inode = backend_invalidate_inode;
+        config.backend.kernel_knows = backend_kernel_knows;
         config.backend.program = backend_program;
         config.backend.virtual_text = backend_virtual_text;
         config.backend.writable = backend_writable_mount;

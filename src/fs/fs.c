@@ -15,6 +15,11 @@ struct fs *fs_new(const struct fs_config *config) {
         (void)pthread_mutex_init(&fs->handles_lock, NULL);
         g_queue_init(&fs->dirty);
         fs->waiting = g_hash_table_new(g_int64_hash, g_int64_equal);
+        fs->kept = g_hash_table_new(g_direct_hash, g_direct_equal);
+        if (config->backend.kernel_knows) {
+                tree_keep_removed(shared_state_write(config->state)->tree);
+                shared_state_done_write(config->state);
+        }
         fs->started = fs_now(fs);
         return fs;
 }
@@ -86,6 +91,7 @@ void fs_free(struct fs *fs) {
         }
         flight_spare_drop(fs);
         g_hash_table_destroy(fs->waiting);
+        g_hash_table_destroy(fs->kept); /* the pins end with the tree */
         (void)pthread_mutex_destroy(&fs->dirty_lock);
         (void)pthread_mutex_destroy(&fs->waiting_lock);
         (void)pthread_mutex_destroy(&fs->handles_lock);
@@ -102,14 +108,62 @@ void fs_applied(struct fs *fs, void *done_ctx, const struct op_result *result) {
         flight_applied(f, &fs->config.state->state, result);
 }
 
+/* --- inodes without a name that the kernel knows */
+
+static gpointer kept_key(uint64_t ino) {
+        return (gpointer)(uintptr_t)ino;
+}
+
+static void keep(struct fs *fs, const struct change_set *changes) {
+        struct state *s = NULL;
+        for (size_t i = 0; i < changes->n; i++) {
+                uint64_t ino = changes->items[i].ino;
+                if (changes->items[i].kind != CHANGE_INODE_GONE)
+                        continue;
+                if (!s)
+                        s = shared_state_write(fs->config.state);
+                if (tree_is_orphan(s->tree, ino) && g_hash_table_add(fs->kept, kept_key(ino)))
+                        (void)atomic_fetch_add(&fs->n_kept, 1);
+        }
+        if (s)
+                shared_state_done_write(fs->config.state);
+}
+
+/* Whoever comes second, this after the removal or this after the kernel's FORGET, finds the kernel ignorant and lets go. */
+static void let_go(struct fs *fs, uint64_t ino) {
+        const struct fs_backend *b = backend_of(fs);
+        if (atomic_load(&fs->n_kept) == 0)
+                return;
+        (void)shared_state_read(fs->config.state);
+        bool kept = g_hash_table_contains(fs->kept, kept_key(ino));
+        shared_state_done_read(fs->config.state);
+        if (!kept || b->kernel_knows(b->ctx, ino))
+                return;
+        struct state *s = shared_state_write(fs->config.state);
+        if (g_hash_table_remove(fs->kept, kept_key(ino))) {
+                (void)atomic_fetch_sub(&fs->n_kept, 1);
+                tree_unpin(s->tree, ino);
+        }
+        shared_state_done_write(fs->config.state);
+}
+
+void fs_forget(struct fs *fs, uint64_t ino, uint64_t n) {
+        (void)n; /* the tree is in memory as a whole: nothing else lives for the kernel's sake */
+        fs_count(fs, METRIC_FUSE_FORGETS, 1);
+        let_go(fs, ino);
+}
+
 /* Nothing here repeats what the tree says, so there is nothing to make stale: views notice another content by themselves. What is gathered
  * for an inode that is gone for good (no handle, so not pinned) is given up. */
 void fs_changed(struct fs *fs, const struct change_set *changes, uint64_t seq, bool local) {
         (void)seq;
         (void)local;
+        if (backend_of(fs)->kernel_knows)
+                keep(fs, changes);
         for (size_t i = 0; i < changes->n; i++) {
                 if (changes->items[i].kind != CHANGE_INODE_GONE)
                         continue;
+                let_go(fs, changes->items[i].ino);
                 CLEANUP(node_unrefp) struct node *n = node_find(fs, changes->items[i].ino);
                 if (!n)
                         continue;
@@ -198,6 +252,10 @@ static errint_t keep_orphan(struct tree *to, const struct tree *from, uint64_t i
 
 void fs_replaced(struct fs *fs, struct state *old) {
         struct tree *now = fs->config.state->state.tree;
+        if (backend_of(fs)->kernel_knows)
+                tree_keep_removed(now);
+        g_hash_table_remove_all(fs->kept);
+        atomic_store(&fs->n_kept, 0);
         GPtrArray *all = node_all(fs);
         for (guint i = 0; i < all->len; i++) {
                 struct node *n = g_ptr_array_index(all, i);

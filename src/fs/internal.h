@@ -251,6 +251,8 @@ struct fs {
         struct handle *handles;      /* all; protected by handles_lock */
         _Atomic(struct room *) spare; /* for the next large payload; NULL: none */
         struct timestamp started;
+        GHashTable *kept;            /* numbers of inodes without a name that the kernel knows, a pin each; protected by the state's lock */
+        _Atomic unsigned n_kept;
 };
 #define backend_of(fs) (&(fs)->config.backend)
 static inline void fs_count(struct fs *fs, enum metric id, uint64_t n) { metric_add(fs->config.metrics, id, n); }

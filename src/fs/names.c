@@ -36,12 +36,6 @@ void fs_lookup(struct fs *fs, const struct fs_caller *c, uint64_t parent, const 
         r->ops->entry(r, &e);
 }
 
-void fs_forget(struct fs *fs, uint64_t ino, uint64_t n) {
-        (void)ino; /* the tree is in memory as a whole: nothing lives for the kernel's sake */
-        (void)n;
-        fs_count(fs, METRIC_FUSE_FORGETS, 1);
-}
-
 /* --- new inodes */
 
 /* What a name may not be, where a new one is made. */

@@ -277,6 +277,10 @@ void fuse_edge_invalidate_inode(struct fuse_edge *e, uint64_t ino) {
         notify_inode(e->notify, ino, 0);
 }
 
+bool fuse_edge_knows(const struct fuse_edge *e, uint64_t ino) {
+        return notify_knows(e->notify, ino);
+}
+
 void fuse_edge_invalidate_all(struct fuse_edge *e, void (*done)(void *ctx, uint64_t seq), void *ctx) {
         notify_all(e->notify, done, ctx);
 }

@@ -200,6 +200,10 @@ void notify_known(struct notify *n, uint64_t ino) {
         known_add(n->known, ino);
 }
 
+bool notify_knows(const struct notify *n, uint64_t ino) {
+        return known_has(n->known, ino);
+}
+
 void notify_forgotten(struct notify *n, uint64_t ino, uint64_t count) {
         known_forget(n->known, ino, count);
 }

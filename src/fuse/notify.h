@@ -34,6 +34,7 @@ void notify_inode(struct notify *n, uint64_t ino, int64_t offset); /* offset: as
 void notify_all(struct notify *n, void (*done)(void *ctx, uint64_t seq), void *ctx);
 void notify_known(struct notify *n, uint64_t ino);               /* is about to be answered as an entry */
 void notify_forgotten(struct notify *n, uint64_t ino, uint64_t count); /* a FORGET came, or the answer did not arrive */
+bool notify_knows(const struct notify *n, uint64_t ino);
 /* The messages of the kernel's interface; offset -1: attributes alone; length 0: to the end. */
 errint_t notify_send_inode(struct fuse_edge *e, uint64_t ino, int64_t offset, int64_t length);
 errint_t notify_send_name(struct fuse_edge *e, uint64_t parent, const char *name, size_t len, bool drop);

@@ -10,10 +10,6 @@ ACCEPTED = {
         (r'^SEEK_SET to the largest \| .* \| EINVAL -> ok$',
          'the kernel asks no FUSE filesystem for its largest offset; writing there gives EFBIG'),
     ],
-    'link': [
-        (r'^linkat by /proc of PATH \| without a name \| file .* -> ESTALE$',
-         'the daemon does not learn of an O_PATH descriptor: it does not keep a file without a name alive'),
-    ],
     'suid': [
         (r'^by_\w+ on 0[26]\d[0246]\d by stranger \| (at once|closed) \| file 0(\d\d\d) .* -> file 2\2 ',
          'setgid without group execution permission is no privilege; the kernel does not tell a FUSE daemon whether the writer is of the group'),

@@ -81,10 +81,66 @@ static void directories_gone(void) {
         clear_all();
 }
 
+/* Nobody has it open, but there is a way to it. */
+static void known_by_path_alone(void) {
+        char proc[64], got[16];
+        for (int kind = FILE_; kind <= BLK; kind++) {
+                if (kind == FULL)
+                        continue;
+                make_as(kind, "n", 0755, 3, 4);
+                int fd = open("n", O_PATH);
+                check(kind == DIR_ ? rmdir("n") : unlink("n"), "remove a %s with an O_PATH descriptor", kind_names[kind]);
+                value("it", "%s", look_fd(fd));
+                (void)snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+                check(chmod(proc, 0711), "chmod of it");
+                check(chown(proc, 5, 6), "chown of it");
+                check(utimensat(AT_FDCWD, proc, NULL, 0), "utimensat of it");
+                value("it", "%s", look_fd(fd));
+                if (kind == FILE_ || kind == EMPTY) {
+                        int again = open(proc, O_RDWR);
+                        check(again, "open it");
+                        value("read", "%zd", read(again, got, sizeof(got)));
+                        check(write(again, "more", 4), "write to it");
+                        (void)close(again);
+                        again = open(proc, O_RDONLY);
+                        value("read", "%zd", read(again, got, sizeof(got)));
+                        check(truncate(proc, 2), "truncate it");
+                        (void)close(again);
+                }
+                value("it", "%s", look_fd(fd));
+                (void)close(fd);
+        }
+        MUST(mkdir("d", 0755));
+        int here = open(".", O_RDONLY);
+        MUST(chdir("d"));
+        check(rmdir("../d"), "remove the working directory");
+        value("it", "%s", look("."));
+        check(chmod(".", 0700), "chmod of it");
+        DIR *dir = opendir(".");
+        int n = 0;
+        while (dir && readdir(dir))
+                n++;
+        value("entries", "%d", n);
+        if (dir)
+                (void)closedir(dir);
+        check(access("x", F_OK), "look for a name in it");
+        value("it", "%s", look("."));
+        MUST(fchdir(here));
+        (void)close(here);
+        put("old", "old", 3);
+        put("new", "new", 3);
+        int fd = open("old", O_PATH);
+        check(rename("new", "old"), "replace a file with an O_PATH descriptor");
+        value("it", "%s", look_fd(fd));
+        (void)close(fd);
+        clear_all();
+}
+
 static void run(void) {
         every_kind();
         still_open();
         directories_gone();
+        known_by_path_alone();
         /* A name that is free again is another file. */
         make(FILE_, "f");
         int fd = open("f", O_RDONLY);

@@ -79,6 +79,28 @@ START_TEST(an_open_file_outlives_its_name) {
 }
 END_TEST
 
+/* Each inode that goes is pinned once; the one that is in use as well needs both to let go. */
+START_TEST(removed_inodes_are_kept_until_let_go) {
+        uint64_t file = make(&f, INO_ROOT, "f", S_IFREG | 0644), used = make(&f, INO_ROOT, "g", S_IFREG | 0644);
+        uint64_t dir = make(&f, INO_ROOT, "d", S_IFDIR | 0755);
+        tree_keep_removed(f.t);
+        ck_assert_int_eq(tree_pin(f.t, used), 0);
+        ck_assert_int_eq(do_rename(&f, INO_ROOT, "f", INO_ROOT, "g", 0), 0);
+        ck_assert_int_eq(do_rmdir(&f, INO_ROOT, "d"), 0);
+        ck_assert_uint_eq(attr_of(&f, dir).nlink, 0);
+        ck_assert(tree_is_orphan(f.t, used));
+        ck_assert(!tree_is_orphan(f.t, file));
+        tree_unpin(f.t, dir);
+        ck_assert(!tree_is_orphan(f.t, dir));
+        tree_unpin(f.t, used);
+        ck_assert(tree_is_orphan(f.t, used));
+        tree_unpin(f.t, used);
+        ck_assert(!tree_is_orphan(f.t, used));
+        char fault[200];
+        ck_assert_msg(tree_check(f.t, fault, sizeof(fault)) == 0, "%s", fault);
+}
+END_TEST
+
 START_TEST(apply_orphan_is_for_orphans) {
         uint64_t file = make(&f, INO_ROOT, "f", S_IFREG | 0644);
         struct extent x = {0, 3, EXTENT_DATA};
@@ -247,6 +269,7 @@ static Suite *suite_tree_local(void) {
         TCase *c = tcase_create("local");
         tcase_add_checked_fixture(c, begin, done);
         tcase_add_test(c, an_open_file_outlives_its_name);
+        tcase_add_test(c, removed_inodes_are_kept_until_let_go);
         tcase_add_test(c, apply_orphan_is_for_orphans);
         tcase_add_test(c, a_removed_working_directory);
         tcase_add_test(c, a_pin_alone_changes_nothing);

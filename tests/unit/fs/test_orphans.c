@@ -201,14 +201,46 @@ START_TEST(tmpfile_name_taken) {
 }
 END_TEST
 
+static uint64_t known_to_kernel;
+static bool kernel_knows(void *ctx, uint64_t ino) {
+        (void)ctx;
+        return ino == known_to_kernel;
+}
+static void with_kernel(struct fs_config *c) {
+        c->backend.kernel_knows = kernel_knows;
+}
+
+/* Nobody has it open, but the kernel knows its number: an O_PATH descriptor, or a call that has found it by its path. */
+START_TEST(what_the_kernel_knows_lives_on) {
+        struct fake *k = fake_new(FAKE_AT_ONCE);
+        struct attr a;
+        fake_fs_config(k, with_kernel);
+        uint64_t fh, f = do_create(k, INO_ROOT, "f", 0600, &fh);
+        do_release(k, f, fh);
+        uint64_t g = do_create(k, INO_ROOT, "g", 0600, &fh);
+        known_to_kernel = f;
+        ck_assert_int_eq(do_rename(k, INO_ROOT, "g", INO_ROOT, "f", 0), 0);
+        ck_assert_int_eq(do_setattr(k, f, &(struct fs_set){.set = FS_SET_MODE, .mode = 0711}, 0, &a), 0);
+        ck_assert_uint_eq(a.mode, S_IFREG | 0711);
+        ck_assert_uint_eq(a.nlink, 0);
+        ck_assert_int_eq(do_setxattr(k, f, "user.a", "b", 1, 0), 0);
+        ck_assert_int_eq(do_getxattr(k, f, "user.a", 0, NULL), 1);
+        fs_forget(k->fs, f, 1); /* not all of it */
+        ck_assert_int_eq(do_getattr(k, f, &a), 0);
+        known_to_kernel = 0;
+        fs_forget(k->fs, f, 1);
+        ck_assert_int_eq(do_getattr(k, f, &a), -ESTALE);
+        ck_assert_int_eq(do_unlink(k, INO_ROOT, "f"), 0); /* g, which nobody knows but a descriptor */
+        do_release(k, g, fh);
+        ck_assert_int_eq(do_getattr(k, g, &a), -ESTALE);
+        fake_free(k);
+}
+END_TEST
+
 static Suite *suite_orphans(void) {
-        const TTest *const tests[] = {unlinked_lives_on_while_open,
-                                      too_late_for_the_last_name,
-                                      replaced_by_rename_while_written,
-                                      last_close_forgets,
-                                      tmpfile_is_local_until_linked,
-                                      tmpfile_written_while_it_is_linked,
-                                      tmpfile_name_taken};
+        const TTest *const tests[] = {
+                unlinked_lives_on_while_open,   too_late_for_the_last_name,    replaced_by_rename_while_written,   last_close_forgets,
+                what_the_kernel_knows_lives_on, tmpfile_is_local_until_linked, tmpfile_written_while_it_is_linked, tmpfile_name_taken};
         return suite_of("orphans", tests, ARRAY_LEN(tests));
 }
 UNIT_SUITE(suite_orphans)

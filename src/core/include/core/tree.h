@@ -51,6 +51,9 @@ const struct settings *tree_settings(const struct tree *t);
 /* --- pins and orphans: local to a node, not part of the state. A pinned inode whose last name goes lives on as an orphan (nlink 0,
  * readable, writable by tree_apply_orphan) until the last unpin. */
 errint_t tree_pin(struct tree *t, uint64_t ino);
+/* From now on the end of its last name pins an inode once, for whoever follows the change sets: a tree_unpin is due for each
+ * CHANGE_INODE_GONE, at once or when nobody can come back to the inode by its number. */
+void tree_keep_removed(struct tree *t);
 void tree_unpin(struct tree *t, uint64_t ino);
 bool tree_is_orphan(const struct tree *t, uint64_t ino);
 errint_t tree_orphan_new(struct tree *t, const struct attr *attr); /* O_TMPFILE: pinned once; attr.ino from OP_RESERVE_INO */

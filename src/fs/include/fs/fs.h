@@ -92,6 +92,9 @@ struct fs_backend {
         /* Text of virtual files and commands behind them: appended to e. name as in "status". */
         errint_t (*virtual_text)(void *ctx, const char *name, struct enc *e);
         void *ctx;
+        /* Has the kernel been told of this inode, and not forgotten it? Then it lives on without a name until fs_forget, as O_PATH descriptors,
+         * working directories and calls that found it by its path expect. NULL: there is no kernel. */
+        bool (*kernel_knows)(void *ctx, uint64_t ino);
 };
 struct fs_config {
         struct shared_state *state;

@@ -36,6 +36,7 @@ void fuse_edge_free(struct fuse_edge *e); /* after fuse_edge_stop, when nobody i
  * the notification pool; with nothing to do, at once from here. `local`: the kernel asked for it itself and knows. */
 void fuse_edge_invalidate(struct fuse_edge *e, const struct change_set *changes, uint64_t seq, bool local, void (*done)(void *ctx, uint64_t seq), void *ctx);
 void fuse_edge_invalidate_inode(struct fuse_edge *e, uint64_t ino);
+bool fuse_edge_knows(const struct fuse_edge *e, uint64_t ino); /* the kernel was told of it, or is about to be, and has not forgotten it */
 void fuse_edge_invalidate_all(struct fuse_edge *e, void (*done)(void *ctx, uint64_t seq), void *ctx);
 /* A file to which a byte is written to end the connection, whoever uses it: all calls on the mount fail with ENOTCONN from then on. It works
  * from any process, after this one has died as well. Needs Linux 5.2 and CAP_SYS_ADMIN. */
