@@ -51,6 +51,8 @@ def cluster_from_a_backup(c):
     c.script('start', 1, 'daemon')
     c.wait(lambda: 'another cluster' in c.reason(1), 30, 'the old node is set aside')
     eq((c.is_refused(1), c.read(1, 'later')), (True, 'not in the backup'))
+    c.coterie(1, 'backup', '/var/lib/coterie/set-aside.backup')  # what it has can be saved, also without a quorum
+    c.coterie(1, 'dump', '/var/lib/coterie/set-aside.tar', '--from', '/var/lib/coterie/set-aside.backup')
     c.down()
 
 
