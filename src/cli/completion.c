@@ -79,7 +79,7 @@ static void bash(void) {
                      "        local current=${COMP_WORDS[COMP_CWORD]} command= i words\n"
                      "        for ((i = 1; i < COMP_CWORD; i++)); do\n"
                      "                case ${COMP_WORDS[i]} in\n"
-                     "                --run-dir) i=$((i + 1)) ;;\n"
+                     "                --run-dir | --timeout) i=$((i + 1)) ;;\n"
                      "                -*) ;;\n"
                      "                *) command=${COMP_WORDS[i]}; break ;;\n"
                      "                esac\n"
@@ -87,7 +87,7 @@ static void bash(void) {
                      "        case $command in\n"
                      "        '') words='");
         print_names();
-        (void)printf(" --run-dir --json --help --version' ;;\n");
+        (void)printf(" --run-dir --timeout --json --help --version' ;;\n");
         for (size_t i = 0; i < cli_commands_n; i++) {
                 CLEANUP(words_done) struct words w;
                 words_of(&cli_commands[i], &w);
@@ -141,6 +141,7 @@ static void zsh(void) {
 static void fish(void) {
         (void)printf("# fish completion of coterie\n"
                      "complete -c coterie -n __fish_use_subcommand -l run-dir -r -d 'of the daemon'\n"
+                     "complete -c coterie -n __fish_use_subcommand -l timeout -x -d 'seconds for a sign of life'\n"
                      "complete -c coterie -l json -d 'print JSON'\n"
                      "complete -c coterie -l help -d 'of coterie, or of a command'\n");
         for (size_t i = 0; i < cli_commands_n; i++) {

@@ -120,21 +120,33 @@ static int mount_point(const struct cli *cli, char *buf, size_t size) {
         return 0;
 }
 
+struct loading {
+        struct cli *cli;
+        struct progress progress;
+};
 static void problem(void *ctx, const char *path, const char *why) {
         char quoted[1024];
-        (void)cli_fail(ctx, CTL_FAILED, "%s: %s", log_quote(path, strlen(path), quoted, sizeof(quoted)), why);
+        (void)cli_fail(((struct loading *)ctx)->cli, CTL_FAILED, "%s: %s", log_quote(path, strlen(path), quoted, sizeof(quoted)), why);
+}
+static void progress(void *ctx, uint64_t bytes) {
+        progress_show(&((struct loading *)ctx)->progress, bytes);
 }
 
 static int load(struct cli *cli, int fd, const char *into) {
+        struct loading loading = {.cli = cli};
+        struct tar_watch watch = {.problem = problem, .progress = progress, .ctx = &loading};
         struct tar_counts counts;
         uint64_t problems;
         char fault[256];
+        struct stat st;
 
         if (chdir(into) < 0)
                 return cli_fail(cli, CTL_FAILED, "%s: %s", into, strerror(errno));
         tar_locale();
         (void)umask(0);
-        errint_t r = tar_extract(fd, problem, cli, &counts, &problems, fault, sizeof(fault));
+        progress_begin(&loading.progress, cli->command, fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0);
+        errint_t r = tar_extract(fd, &watch, &counts, &problems, fault, sizeof(fault));
+        progress_end(&loading.progress);
         if (r < 0)
                 return cli_fail(cli, CTL_FAILED, "the archive: %s; what came before that was loaded", fault);
         print_counts(cli, stdout, &counts);

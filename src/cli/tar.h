@@ -9,7 +9,12 @@ struct tar_counts {
 };
 /* Writes the whole tree to fd; -errno with a line in fault. */
 errint_t tar_write(const struct tree *t, int fd, struct tar_counts *ret, char *fault, size_t fault_size);
-/* Lays the archive over the current directory. `problem` is told of each entry that could not be made as it is in the archive; those count in *ret_problems. */
-errint_t tar_extract(int fd, void (*problem)(void *ctx, const char *path, const char *why), void *ctx, struct tar_counts *ret, uint64_t *ret_problems, char *fault, size_t fault_size);
+/* Lays the archive over the current directory. */
+struct tar_watch {
+        void (*problem)(void *ctx, const char *path, const char *why); /* an entry could not be made as it is in the archive */
+        void (*progress)(void *ctx, uint64_t bytes);                   /* so many of the archive were read */
+        void *ctx;
+};
+errint_t tar_extract(int fd, const struct tar_watch *watch, struct tar_counts *ret, uint64_t *ret_problems, char *fault, size_t fault_size);
 /* Names are bytes, but libarchive converts them by the locale: one in which every byte sequence survives. */
 void tar_locale(void);

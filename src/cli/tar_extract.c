@@ -21,8 +21,7 @@ struct directory {
 };
 struct extraction {
         struct archive *from, *to;
-        void (*problem)(void *ctx, const char *path, const char *why);
-        void *ctx;
+        const struct tar_watch *watch;
         struct tar_counts counts;
         uint64_t problems;
         struct directory *directories;
@@ -32,7 +31,7 @@ struct extraction {
 static void tell(struct extraction *x, struct archive_entry *entry, struct archive *a) {
         const char *path = archive_entry_pathname(entry), *why = archive_error_string(a);
         x->problems++;
-        x->problem(x->ctx, path ? path : "a name that the locale does not have", why ? why : "cannot be made");
+        x->watch->problem(x->watch->ctx, path ? path : "a name that the locale does not have", why ? why : "cannot be made");
 }
 
 static void count(struct tar_counts *c, struct archive_entry *entry) {
@@ -70,7 +69,7 @@ static void set_times(struct extraction *x) {
                 cleanup_fd int fd = (int)syscall(SYS_openat2, AT_FDCWD, d->path, &how, sizeof(how));
                 if (fd < 0 || futimens(fd, d->times) < 0) {
                         x->problems++;
-                        x->problem(x->ctx, d->path, strerror(errno));
+                        x->watch->problem(x->watch->ctx, d->path, strerror(errno));
                 }
                 free(d->path);
         }
@@ -129,6 +128,7 @@ static errint_t run(struct extraction *x, char *fault, size_t fault_size) {
         while ((code = archive_read_next_header(x->from, &entry)) == ARCHIVE_OK || code == ARCHIVE_WARN) {
                 if (code == ARCHIVE_WARN && !only_charset(x->from, entry))
                         tell(x, entry, x->from);
+                x->watch->progress(x->watch->ctx, (uint64_t)archive_filter_bytes(x->from, -1));
                 if (extract(x, entry) == ARCHIVE_FATAL) {
                         code = ARCHIVE_FATAL;
                         break;
@@ -141,9 +141,9 @@ static errint_t run(struct extraction *x, char *fault, size_t fault_size) {
         return -EBADMSG;
 }
 
-errint_t tar_extract(int fd, void (*problem)(void *ctx, const char *path, const char *why), void *ctx, struct tar_counts *ret,
-                     uint64_t *ret_problems, char *fault, size_t fault_size) {
-        struct extraction x = {.from = archive_read_new(), .to = archive_write_disk_new(), .problem = problem, .ctx = ctx};
+errint_t tar_extract(int fd, const struct tar_watch *watch, struct tar_counts *ret, uint64_t *ret_problems, char *fault,
+                     size_t fault_size) {
+        struct extraction x = {.from = archive_read_new(), .to = archive_write_disk_new(), .watch = watch};
         errint_t r = -ENOMEM;
 
         (void)snprintf(fault, fault_size, "not enough memory");
@@ -155,7 +155,8 @@ errint_t tar_extract(int fd, void (*problem)(void *ctx, const char *path, const 
                 r = archive_read_open_fd(x.from, fd, BLOCK) == ARCHIVE_OK ? run(&x, fault, fault_size) : -EBADMSG;
                 if (archive_write_close(x.to) < ARCHIVE_OK) { /* directories get their modes here */
                         x.problems++;
-                        problem(ctx, ".", archive_error_string(x.to) ? archive_error_string(x.to) : "modes of directories cannot be set");
+                        watch->problem(watch->ctx, ".",
+                                       archive_error_string(x.to) ? archive_error_string(x.to) : "modes of directories cannot be set");
                 }
                 set_times(&x);
         }
