@@ -69,7 +69,9 @@ static bool may_apply(enum repl_event_kind kind) {
         }
 }
 
-static void tell_conflicts(struct engine *e, const struct repl_effects *effects, const struct state *old) {
+/* `old`: the state that had the operations, or is to be searched for their paths. */
+static bool tell_conflicts(struct engine *e, const struct repl_effects *effects, const struct state *old) {
+        bool told = false;
         for (size_t i = 0; i < effects->n; i++) {
                 const struct repl_effect *f = &effects->items[i];
                 struct engine_conflict lost = {.old = old};
@@ -79,12 +81,17 @@ static void tell_conflicts(struct engine *e, const struct repl_effects *effects,
                 lost.head = f->conflict.head;
                 lost.head_len = f->conflict.head_len;
                 lost.payload = f->conflict.payload;
-                e->hooks.conflict(e->hooks.ctx, &lost);
+                if (e->hooks.conflict)
+                        e->hooks.conflict(e->hooks.ctx, &lost);
+                told = true;
         }
+        return told;
 }
 
-/* What the request layer must do before anybody else sees the state: an operation of its own was applied, another history taken over. */
-static void under_lock(struct engine *e, const struct repl_effects *effects) {
+/* What the request layer must do before anybody else sees the state: an operation of its own was applied, another history taken over. True:
+ * there are conflict records that no new history waits for. */
+static bool under_lock(struct engine *e, const struct repl_effects *effects) {
+        bool replaced = false;
         for (size_t i = 0; i < effects->n; i++) {
                 const struct repl_effect *f = &effects->items[i];
                 if (f->kind == EFFECT_COMMIT && f->commit.local && e->hooks.applied) {
@@ -92,16 +99,17 @@ static void under_lock(struct engine *e, const struct repl_effects *effects) {
                         if (q && q->from_backend)
                                 e->hooks.applied(e->hooks.ctx, q->ctx, &f->commit.result);
                 } else if (f->kind == EFFECT_REPLACE && f->replace.old) {
-                        if (e->hooks.conflict)
-                                tell_conflicts(e, effects, f->replace.old);
+                        replaced = true;
+                        (void)tell_conflicts(e, effects, f->replace.old); /* written before the new history is */
                         if (e->hooks.replaced)
                                 e->hooks.replaced(e->hooks.ctx, f->replace.old);
                 }
         }
+        return !replaced && tell_conflicts(e, effects, e->shared);
 }
 
 static bool step_once(struct engine *e, const struct repl_event *ev) {
-        bool write = may_apply(ev->kind);
+        bool write = may_apply(ev->kind), keep;
         struct repl_effects effects;
 
         if (write)
@@ -112,11 +120,14 @@ static bool step_once(struct engine *e, const struct repl_event *ev) {
         effects = repl_step(e->repl, ev);
         (void)pthread_mutex_unlock(&e->repl_lock);
         if (write) {
-                under_lock(e, &effects);
+                keep = under_lock(e, &effects);
                 shared_state_done_write(e->config.state);
         } else {
+                keep = tell_conflicts(e, &effects, e->shared);
                 shared_state_done_read(e->config.state);
         }
+        if (keep)
+                engine_keep_conflicts(e);
         effects_run(e, &effects);
         return effects.more;
 }

@@ -149,7 +149,7 @@ static void effect_leave(struct engine *e) {
 
 static void effect_conflict(struct engine *e, const struct repl_effect *f) {
         metric_add(e->config.metrics, METRIC_CONFLICTS, 1);
-        log_warning("conflict: operation (%llu, %llu), %zu bytes, was applied here but is not in the history taken over",
+        log_warning("conflict: operation (%llu, %llu), %zu bytes, is not in the history of the cluster",
                     (unsigned long long)f->conflict.pos.epoch, (unsigned long long)f->conflict.pos.seq,
                     f->conflict.head_len + f->conflict.payload.len);
 }

@@ -195,6 +195,7 @@ errint_t engine_bring_home(struct engine *e); /* after the threads have ended: t
 /* engine_jobs.c: all as the runner */
 void engine_persist(struct engine *e, const struct repl_effect *f);
 void engine_replace(struct engine *e, const struct repl_effect *f);
+void engine_keep_conflicts(struct engine *e);
 void engine_read_log(struct engine *e, uint64_t tag, uint64_t from_seq, uint64_t to_seq);
 /* engine_timer.c */
 void *engine_thread_main(void *arg);

@@ -83,6 +83,24 @@ static errint_t replace_run(struct engine *e, struct store_job *job) {
         return store->ops->replace(store, state, job->adopted, replace_captured, e);
 }
 
+static errint_t keep_run(struct engine *e, struct store_job *job) {
+        (void)job;
+        if (e->hooks.keep_conflicts)
+                e->hooks.keep_conflicts(e->hooks.ctx);
+        return 0;
+}
+static void keep_done(struct engine *e, struct store_job *job, errint_t error) {
+        (void)e;
+        (void)error;
+        free(job);
+}
+void engine_keep_conflicts(struct engine *e) {
+        struct store_job *job = NEW(struct store_job);
+
+        *job = (struct store_job){.run = keep_run, .done = keep_done};
+        engine_job_start(e, job);
+}
+
 /* The new history is on the disk and nobody's cache shows the old one. What is known of positions of the old one means nothing any more. */
 static void replace_over(struct engine *e) {
         struct store_job *job = steal_pointer(&e->replacing);

@@ -9,6 +9,9 @@ static bool still_waits(const struct repl *r, const struct op_origin *o) {
         for (const struct request *q = r->first; q; q = q->next)
                 if (q->number == o->number)
                         return true; /* it is sent again: nothing is lost */
+        for (size_t i = r->given_up.at; i < r->given_up.n; i++)
+                if (r->given_up.items[i].seq == o->number)
+                        return true; /* judged when the next epoch is adopted */
         return false;
 }
 

@@ -217,6 +217,7 @@ struct repl {
         size_t n_barriers, cap_barriers;
         uint64_t withdrawn_at; /* of the first withdrawn request that waits; 0: none */
         uint64_t lost_at;      /* now, when the primary view ended; requests are refused after the grace */
+        struct op_queue given_up; /* by number: answered EIO, their fate is not known before the next epoch is adopted */
         bool refusing;
 
         /* catching up */

@@ -34,6 +34,30 @@ static void request_remove(struct repl *r, struct request *q) {
 void request_free_all(struct repl *r) {
         while (r->first)
                 request_remove(r, r->first);
+        order_queue_drop(&r->given_up);
+        free(steal_pointer(&r->given_up.items));
+}
+
+/* Its caller is told that nobody knows; it is never sent again. */
+static void give_up(struct repl *r, struct request *q) {
+        reply_error(r, q->token, -EIO);
+        if (r->given_up.bytes + q->op->len <= REPL_CONFLICT_BYTES)
+                order_queue(&r->given_up, q->number, 0, opbuf_ref(q->op));
+        request_remove(r, q);
+}
+
+/* What was given up and is not in the state of the adopted epoch is lost, unless nobody else adopts it. Other members that had applied it
+ * cannot tell, once later requests of ours have passed it by. */
+static void judge_given_up(struct repl *r) {
+        struct op_queue lost = r->given_up;
+        size_t kept = 0;
+        r->given_up = (struct op_queue){0};
+        for (size_t i = lost.at; i < lost.n; i++)
+                kept += conflict_one(r, r->state, lost.items[i].op, r->state->pos);
+        order_queue_drop(&lost);
+        free(lost.items);
+        if (kept > 0)
+                repl_log(r, 4, "%zu requests whose fate was not known are not in the history of the cluster: kept as conflicts", kept);
 }
 
 uint64_t request_lowest(const struct repl *r) {
@@ -106,8 +130,7 @@ void request_withdrawn(struct repl *r) {
                         continue;
                 bool due = r->now - q->withdrawn_at >= REPL_WITHDRAWN_MS, partly = q->fate == FATE_QUEUED && q->sent > 0;
                 if (due && !partly) {
-                        reply_error(r, q->token, -EIO);
-                        request_remove(r, q);
+                        give_up(r, q);
                         continue;
                 }
                 if (due)
@@ -160,6 +183,7 @@ void request_applied(struct repl *r, struct request *q, const struct op_result *
 
 /* The epoch is adopted: each request that waits is looked up. There: its recorded result, once stable. Not there: sent again. */
 void request_adopted(struct repl *r) {
+        judge_given_up(r);
         for (struct request *q = r->first, *next; q; q = next) {
                 next = q->next;
                 if (q->fate == FATE_QUEUED)
@@ -206,7 +230,11 @@ void request_refuse_all(struct repl *r, const char *why) {
                 struct request *q = r->first;
                 bool surely = q->fate == FATE_QUEUED && !q->unsure;
                 unknown += !surely;
-                reply_error(r, q->token, surely ? -EROFS : -EIO);
+                if (!surely) {
+                        give_up(r, q);
+                        continue;
+                }
+                reply_error(r, q->token, -EROFS);
                 request_remove(r, q);
         }
         if (unknown > 0)

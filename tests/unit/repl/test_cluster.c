@@ -283,6 +283,33 @@ START_TEST(unacknowledged_operation_of_the_losing_side) {
 }
 END_TEST
 
+/* Another member alone applied a request that its node gave up and passed by: that node keeps it. */
+START_TEST(a_request_that_was_given_up) {
+        struct hcluster c;
+        three(&c);
+        work(&c, 0, 2, "a");
+        uint64_t t = hc_mkdir(&c, 0, "x");
+        while (hc_deliver(&c, 2))
+                hc_events(&c, 2);
+        ck_assert(hc_has(&c, 2, "x"));
+        c.nodes[0].at = c.nodes[1].at = c.nodes[0].view->n_queue;
+        for (size_t i = 0; i < 3; i++)
+                hc_view(&c, HC_SET(i));
+        hc_settle(&c);
+        refused(&c, 0, t, -EIO);
+        hc_view(&c, HC_SET(0, 1));
+        hc_settle(&c);
+        ck_assert_uint_eq(c.nodes[0].n_conflicts, 1);
+        work(&c, 0, 2, "b");
+        hc_view(&c, ALL3);
+        hc_settle(&c);
+        hc_alike(&c, ALL3);
+        ck_assert(!hc_has(&c, 2, "x"));
+        ck_assert_uint_eq(c.nodes[0].n_conflicts + c.nodes[2].n_conflicts, 1);
+        hc_done(&c);
+}
+END_TEST
+
 START_TEST(conflicts_after_a_restart_come_from_the_log) {
         for (unsigned n = 1; n <= 12; n++) { /* however far the log reaches back */
                 struct hcluster c;
@@ -655,6 +682,7 @@ Suite *suite_cluster(void) {
         tcase_add_test(t, only_what_differs_travels);
         tcase_add_test(t, late_newcomer_under_load);
         tcase_add_test(t, unacknowledged_operation_of_the_losing_side);
+        tcase_add_test(t, a_request_that_was_given_up);
         tcase_add_test(t, conflicts_after_a_restart_come_from_the_log);
         tcase_add_test(t, sent_again_when_absent_and_looked_up_when_present);
         tcase_add_test(t, silent_member_is_expelled_and_comes_back);
