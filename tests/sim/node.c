@@ -272,13 +272,15 @@ void node_wipe(struct node *x) {
 }
 
 void node_damage(struct node *x) {
-        struct op op = {.kind = OP_SETATTR,
-                        .setattr = {.ino = INO_ROOT, .mask = SETATTR_MODE, .mode = 0700u | (uint32_t)sim_below(x->sim, 077)}};
+        struct op op = {.kind = OP_SETATTR, .setattr = {.ino = INO_ROOT, .mask = SETATTR_MODE}};
+        struct attr root;
         struct op_result result = {0};
         struct change_set changes;
 
         if (!x->up)
                 return;
+        POST(tree_getattr(x->state->tree, INO_ROOT, &root) == 0);
+        op.setattr.mode = (root.mode & 0777u) ^ (1u + (uint32_t)sim_below(x->sim, 076)); /* another one than it was */
         change_set_init(&changes);
         (void)shared_state_write(x->shared);
         (void)tree_apply(x->state->tree, &op, x->state->pos.seq, &changes, &result);
