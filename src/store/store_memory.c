@@ -91,10 +91,11 @@ static bool clone_entry_to(void *ctx, uint64_t cookie, const char *name, size_t 
         return true;
 }
 
-static void state_clone(const struct state *from, struct state *to) {
+static void state_clone(const struct state *from, struct state *to, uint64_t hash_seed) {
         struct cloning c = {from->tree, tree_restore_begin()};
         struct tree_usage usage;
         char text[24], fault[128];
+        tree_hash_seed(c.to, hash_seed);
         tree_each_inode(from->tree, 0, clone_inode, &c);
         for (size_t i = 0; i < settings_count(); i++) {
                 const struct setting_info *info = settings_info(i);
@@ -302,7 +303,7 @@ static errint_t memory_prepare(struct store *base, const struct state *state, en
                 return -EROFS;
         if (s->active)
                 return -EBUSY;
-        state_clone(state, &s->captured);
+        state_clone(state, &s->captured, tree_hash_seed_of(state->tree));
         s->captured_adopted = s->adopted;
         s->kind = s->trouble < 0 && kind == CHECKPOINT_NORMAL ? CHECKPOINT_RESCUE : kind;
         s->active = true;
@@ -415,7 +416,7 @@ static errint_t take_over(struct store *base, const struct state *state, uint64_
                 return r == -EBUSY || r == -ENOSPC ? r : troubled(s, r);
         struct store_backing *b = s->backing;
         state_done(&b->base);
-        state_clone(state, &b->base);
+        state_clone(state, &b->base, tree_hash_seed_of(state->tree));
         g_ptr_array_set_size(s->pending, 0);
         g_ptr_array_set_size(b->records, 0);
         g_ptr_array_set_size(b->older, 0);
@@ -580,8 +581,9 @@ errint_t store_open_memory(const struct store_config *config, struct state *stat
         struct memory_store *s = memory_new(config);
         struct store_backing *b = s->backing;
         b->open = true;
+        uint64_t hash_seed = tree_hash_seed_of(state->tree);
         state_done(state);
-        state_clone(&b->base, state);
+        state_clone(&b->base, state, hash_seed);
         errint_t r = replay(s, state, &ret_loaded->replayed);
         if (r < 0) {
                 memory_close(&s->base);
