@@ -88,7 +88,7 @@ static errint_t create_file(struct disk *disk, const char *path, const uint8_t i
 static errint_t open_file(struct content *c, const uint8_t id[OPLOG_ID_SIZE], bool created) {
         struct disk_info info = {0};
         uint64_t size = 0;
-        errint_t r = disk_open(c->disk, c->path, c->read_only ? DISK_READ_ONLY : 0, &c->file);
+        errint_t r = disk_open(c->disk, c->path, c->read_only ? DISK_READ_ONLY : DISK_UNTIMED, &c->file);
         if (r == 0)
                 r = header_check(c->file, id);
         if (r == 0)
@@ -158,7 +158,7 @@ static errint_t direct_file(struct content *c, struct disk_file **ret) {
                 struct disk_file *f = NULL;
                 cleanup_free uint8_t *probe = aligned(CONTENT_UNIT);
                 size_t got;
-                errint_t r = disk_open(c->disk, c->path, DISK_DIRECT, &f);
+                errint_t r = disk_open(c->disk, c->path, DISK_DIRECT | DISK_UNTIMED, &f);
                 if (r == 0) /* some refuse only the transfer */
                         r = disk_pread(f, probe, c->sector, 0, &got);
                 if (r < 0)

@@ -12,7 +12,7 @@
 struct system_file {
         struct disk_file base;
         int fd;
-        bool read_only;
+        bool read_only, untimed;
 };
 
 /* Most bytes the kernel takes in one call (MAX_RW_COUNT), rounded down so that O_DIRECT stays aligned. */
@@ -44,8 +44,8 @@ static errint_t system_rename(struct disk *d, const char *from, const char *to) 
         return rename(from, to) < 0 ? -errno : 0;
 }
 
-static errint_t system_sync_dir(struct disk *d, const char *path_in_it) {
-        (void)d;
+/* *ret: a descriptor of the directory that holds the path. */
+static errint_t open_dir(const char *path_in_it, int *ret) {
         const char *slash = strrchr(path_in_it, '/');
         char dir[PATH_MAX];
         if (!slash)
@@ -54,9 +54,16 @@ static errint_t system_sync_dir(struct disk *d, const char *path_in_it) {
                 (void)snprintf(dir, sizeof dir, "/"); /* fits */
         else if ((size_t)snprintf(dir, sizeof dir, "%.*s", (int)(slash - path_in_it), path_in_it) >= sizeof dir)
                 return -ENAMETOOLONG;
-        cleanup_fd int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (fd < 0)
-                return -errno;
+        *ret = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return *ret < 0 ? -errno : 0;
+}
+
+static errint_t system_sync_dir(struct disk *d, const char *path_in_it) {
+        (void)d;
+        cleanup_fd int fd = -1;
+        errint_t r = open_dir(path_in_it, &fd);
+        if (r < 0)
+                return r;
         return fsync(fd) < 0 ? -errno : 0;
 }
 
@@ -67,6 +74,9 @@ static errint_t system_info(struct disk *d, const char *path, struct disk_info *
 
 static void system_close(struct disk_file *f) {
         struct system_file *sf = CONTAINER_OF(f, struct system_file, base);
+        /* Whatever was written, by a predecessor that was killed too: backups that go by the times shall see a change. */
+        if (sf->untimed)
+                (void)futimens(sf->fd, (const struct timespec[2]){{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_NOW}}); /* only a hint */
         (void)close(sf->fd); /* whatever had to be durable was flushed before, and its error seen there */
         free(sf);
 }
@@ -191,6 +201,17 @@ static errint_t system_lock(struct disk_file *f) {
 
 static const struct disk_ops system_ops;
 
+/* Puts an untimed descriptor in the place of *fd, where there is such a thing and this process may have it; otherwise all is as before. */
+static bool make_untimed(const char *path, int how, int *fd) {
+        cleanup_fd int dir = -1;
+        int other;
+        if (open_dir(path, &dir) < 0 || disk_xfs_untimed(*fd, dir, how & ~(O_CREAT | O_EXCL), &other) < 0)
+                return false;
+        (void)close(*fd); /* nothing was written through it */
+        *fd = other;
+        return true;
+}
+
 static errint_t system_open(struct disk *d, const char *path, unsigned flags, struct disk_file **ret) {
         (void)d;
         int how = O_CLOEXEC | O_NOCTTY | O_NONBLOCK | ((flags & DISK_READ_ONLY) ? O_RDONLY : O_RDWR);
@@ -210,7 +231,9 @@ static errint_t system_open(struct disk *d, const char *path, unsigned flags, st
                 return -errno;
         if (!S_ISREG(st.st_mode)) /* O_NONBLOCK above: a fifo here must not hang the daemon */
                 return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
+        bool untimed = (flags & DISK_UNTIMED) && make_untimed(path, how, &fd);
         struct system_file *sf = NEW(struct system_file);
+        sf->untimed = untimed;
         sf->base.ops = &system_ops;
         sf->fd = steal_fd(&fd);
         sf->read_only = flags & DISK_READ_ONLY;

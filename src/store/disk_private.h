@@ -16,4 +16,7 @@ errint_t disk_mount_of(const char *path, struct disk_mount *ret);
 #define DISK_SYS_PATH 256
 errint_t disk_block_of(const char *path, char ret_device[DISK_SYS_PATH], char ret_queue[DISK_SYS_PATH]);
 errint_t disk_sys_read(const char *dir, const char *name, char *ret, size_t size); /* one small file, trailing newline cut */
+/* Opens the file of `fd`, which lies in directory `dir`, once more, with open(2)'s flags `how`: writes through *ret do not change its
+ * times. -EOPNOTSUPP: not XFS; -EPERM: without CAP_SYS_ADMIN. */
+errint_t disk_xfs_untimed(int fd, int dir, int how, int *ret);
 errint_t disk_info_of(const char *path, struct disk_info *ret);

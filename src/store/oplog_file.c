@@ -127,9 +127,9 @@ errint_t oplog_writer_open(struct oplog *l, enum sync_level level, enum sync_met
         errint_t r = check_method(l->disk, l->path, level, method, direct, padding, &info);
         if (r < 0)
                 return r;
-        unsigned flags = 0;
+        unsigned flags = DISK_UNTIMED;
         if (level == LEVEL_FILE)
-                flags = method == SYNC_OPEN_DATASYNC ? DISK_DSYNC : method == SYNC_OPEN_SYNC ? DISK_SYNC : 0;
+                flags |= method == SYNC_OPEN_DATASYNC ? DISK_DSYNC : method == SYNC_OPEN_SYNC ? DISK_SYNC : 0;
         if (direct && level == LEVEL_FILE) {
                 uint32_t unit = padding ? padding : info.logical_sector;
                 r = unit <= OPLOG_PAGE ? open_direct(l, flags, unit, &w.file) : -EINVAL;

@@ -74,7 +74,7 @@ static struct counters counters_read(const struct probe *p) {
 
 /* --- one measurement ----------------------------------------------------------------------------------------------------------------- */
 static errint_t open_file(struct probe *p, unsigned flags, struct disk_file **ret) {
-        return disk_open(p->disk, p->path, flags, ret);
+        return disk_open(p->disk, p->path, flags | DISK_UNTIMED, ret); /* as the log is opened */
 }
 
 static errint_t prepare(struct probe *p, enum probe_state state) {

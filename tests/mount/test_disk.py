@@ -308,3 +308,66 @@ def a_foreign_log_is_refused(t):
     done = one.try_start()
     eq((done.returncode, done.stderr.count('\n')), (1, 1), done.stderr)
     eq('log' in done.stderr, True, done.stderr)
+
+
+def times(*paths):
+    return [(s.st_mtime_ns, s.st_ctime_ns) for s in map(os.stat, paths)]
+
+
+def changed(before, after):
+    return [x != y for x, y in zip(before, after)]
+
+
+@test(timeout=120)
+def xfs_writes_no_times(t):
+    """Log and content file keep their times while they are written, and have new ones after the end, of a killed daemon's successor as well."""
+    image = t.image(fs='xfs')
+    db = image.directory + '/tree.db'
+    files = db + '-oplog', db + '-content'
+    d = t.daemon(db=db)
+    for _ in range(2):
+        for i in range(3):
+            write(d.mnt / ('large%d' % i), os.urandom(100000))
+    d.sync(checkpoint=True)  # now the first contents' room is free, and the file need not grow: that is told in its times
+    made, before = times(*files), d.counters()
+    time.sleep(0.05)  # more than a tick of the kernel's clock for times
+    for i in range(3):
+        write(d.mnt / ('small%d' % i), os.urandom(1000))
+        write(d.mnt / ('large%d' % i), os.urandom(100000))
+    eq(changed(made, times(*files)), [False, False], 'times changed by writing')
+    after = d.counters()
+    at_least(after['log_bytes'] - before['log_bytes'], 3 * 4096, 'bytes to the log')
+    at_least(after['content_bytes'] - before['content_bytes'], 300000, 'bytes to the content file')
+    d.stop()
+    ended = times(*files)
+    eq(changed(made, ended), [True, True], 'times changed by the end')
+
+    d.start()
+    write(d.mnt / 'small0', b'written before the kill')
+    d.kill()
+    eq(changed(ended, times(*files)), [False, False], 'times changed by a daemon that was killed')
+    d.start()
+    eq((d.mnt / 'small0').read_bytes(), b'written before the kill')
+    d.stop()
+    eq(changed(ended, times(*files)), [True, True], 'times changed by the end of its successor')
+
+
+@test(timeout=120)
+def a_log_on_another_xfs(t):
+    """The handle of a file says nothing of the filesystem: of two that are alike, the log must be the one that its link names."""
+    image, other = t.image(fs='xfs'), t.image('other', fs='xfs')
+    db = image.directory + '/tree.db'
+    d = t.daemon(db=db)
+    write(d.mnt / 'f', b'first')
+    d.stop()
+    shutil.copy2(db + '-oplog', other.directory + '/log')
+    os.rename(db + '-oplog', db + '-oplog.was')
+    os.symlink(other.directory + '/log', db + '-oplog')
+    d.start()
+    before = other.counters()
+    write(d.mnt / 'f', b'second')
+    at_least((other.counters() - before).written, 4096, 'bytes to the disk of the log')
+    d.kill()
+    d.start()
+    eq((d.mnt / 'f').read_bytes(), b'second')
+    d.stop()

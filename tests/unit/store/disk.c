@@ -179,6 +179,34 @@ START_TEST(a_fifo_does_not_hang) {
 }
 END_TEST
 
+/* Where there are no untimed descriptors, asking for one changes nothing; the tests through a mount have an XFS. */
+START_TEST(untimed_or_not) {
+        struct place p;
+        char buf[8];
+        size_t got;
+        int fd = -1;
+        place_open(&p, _i);
+        struct disk_file *f = open_ok(&p, "u", DISK_CREATE | DISK_EXCL | DISK_UNTIMED);
+        ck_assert_int_eq(disk_pwrite(f, "untimed", 8, 0), 0);
+        disk_close(f);
+        f = open_ok(&p, "u", DISK_UNTIMED | DISK_DSYNC);
+        ck_assert_int_eq(disk_pwrite(f, "U", 1, 0), 0);
+        ck_assert_int_eq(disk_pread(f, buf, sizeof buf, 0, &got), 0);
+        ck_assert_uint_eq(got, 8);
+        ck_assert_str_eq(buf, "Untimed");
+        disk_close(f);
+        ck_assert_int_eq(p.disk->ops->unlink(p.disk, in(&p, "u")), 0);
+        place_close(&p);
+
+        int proc = open("/proc/self/status", O_RDONLY | O_CLOEXEC), dir = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        ck_assert_int_ge(proc, 0);
+        ck_assert_int_eq(disk_xfs_untimed(proc, dir, O_RDONLY, &fd), -EOPNOTSUPP);
+        ck_assert_int_eq(disk_xfs_untimed(-1, dir, O_RDONLY, &fd), -EBADF);
+        ck_assert_int_eq(fd, -1);
+        ck_assert_int_eq(close(proc) | close(dir), 0);
+}
+END_TEST
+
 START_TEST(files_are_private) {
         struct place p;
         struct stat st;
@@ -200,6 +228,7 @@ static Suite *disk_suite(void) {
         tcase_add_loop_test(t, bytes_come_back, 0, 2);
         tcase_add_loop_test(t, a_second_one_is_refused, 0, 2);
         tcase_add_loop_test(t, info_is_told, 0, 2);
+        tcase_add_loop_test(t, untimed_or_not, 0, 2);
         tcase_add_test(t, the_system_opens_only_files);
         tcase_add_test(t, a_fifo_does_not_hang);
         tcase_add_test(t, files_are_private);

@@ -19,7 +19,8 @@ enum {
         DISK_READ_ONLY = 4,
         DISK_DIRECT = 8, /* -EINVAL where the filesystem refuses O_DIRECT */
         DISK_DSYNC = 16,
-        DISK_SYNC = 32
+        DISK_SYNC = 32,
+        DISK_UNTIMED = 64 /* where the filesystem can: writes leave the file's times alone, closing sets them */
 };
 struct disk_info {
         uint64_t fs_free, fs_size; /* bytes; free: that this process may still use, with its privileges */
