@@ -348,5 +348,12 @@ const struct fs_reply_ops edge_reply_ops = {
         .lock = reply_lock,
 };
 
-/* A file handle is turned into an inode by a LOOKUP of "." in it, whatever its type: attributes answered as an entry. */
-const struct fs_reply_ops edge_self_ops = {.err = reply_err, .attr = reply_entry};
+/* A file handle is turned into an inode by a LOOKUP of "." in it, whatever its type: attributes answered as an entry. One without a name is
+ * not given out anew: the kernel asks only when it has let go of it. */
+static void reply_self(struct fs_reply *r, const struct fs_entry *e) {
+        if (e->attr.nlink == 0)
+                reply_err(r, -ESTALE);
+        else
+                reply_entry(r, e);
+}
+const struct fs_reply_ops edge_self_ops = {.err = reply_err, .attr = reply_self};
