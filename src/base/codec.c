@@ -1,7 +1,7 @@
-/* codec.c: little-endian bytes in and out. Values are copied and turned, never cast, so the host's byte order and alignment do not matter. */
+/* codec.c: little-endian bytes in and out. Values are copied and turned, never cast, so the host's byte order and alignment do not matter.
+ */
 #include "base/codec.h"
 #include "base/failpoint.h"
-#include <endian.h>
 #include <string.h>
 
 #define VARINT_MAX 10u /* bytes of a 64-bit LEB128 */
@@ -58,15 +58,10 @@ uint8_t *enc_space(struct enc *e, size_t n) {
         return at;
 }
 
-static inline void put_le(uint8_t *at, uint64_t v, size_t n) {
-        v = htole64(v);
-        memcpy(at, &v, n);
-}
-
 static void enc_le(struct enc *e, uint64_t v, size_t n) {
         uint8_t *at = enc_space(e, n);
         if (at)
-                put_le(at, v, n);
+                le_put(at, v, n);
 }
 
 void enc_u8(struct enc *e, uint8_t v) {
@@ -96,6 +91,11 @@ void enc_svarint(struct enc *e, int64_t v) {
         enc_varint(e, ((uint64_t)v << 1) ^ (v < 0 ? UINT64_MAX : 0));
 }
 
+void enc_hash128(struct enc *e, struct hash128 h) {
+        enc_u64(e, h.lo);
+        enc_u64(e, h.hi);
+}
+
 void enc_raw(struct enc *e, const void *p, size_t n) {
         uint8_t *at = enc_space(e, n);
         if (at && n > 0)
@@ -111,7 +111,7 @@ void enc_patch_u32(struct enc *e, size_t at, uint32_t v) {
         if (e->err)
                 return;
         PRE(at <= e->len && e->len - at >= 4);
-        put_le(e->data + at, v, 4);
+        le_put(e->data + at, v, 4);
 }
 
 void dec_init(struct dec *d, const void *p, size_t n) {
@@ -165,6 +165,12 @@ uint32_t dec_u32(struct dec *d) {
 }
 uint64_t dec_u64(struct dec *d) {
         return dec_le(d, 8);
+}
+
+struct hash128 dec_hash128(struct dec *d) {
+        struct hash128 h = {.lo = dec_u64(d)};
+        h.hi = dec_u64(d);
+        return h;
 }
 
 uint64_t dec_varint(struct dec *d) {

@@ -1,8 +1,9 @@
 /* hash.c: CRC-32C (Castagnoli, RFC 3720 B.4; reflected polynomial 0x82F63B78) and XXH3-128.
  *
- * crc32c takes the SSE4.2 instruction where the processor has it; elsewhere eight bytes at a time through tables. The instruction has a latency
- * of three cycles and a throughput of one, so long input is taken in three lanes at once, whose CRCs are joined through crc_skip. */
-#include "base/hash.h"
+ * crc32c takes the SSE4.2 instruction where the processor has it; elsewhere eight bytes at a time through tables. The instruction has a
+ * latency of three cycles and a throughput of one, so long input is taken in three lanes at once, whose CRCs are joined through crc_skip.
+ */
+#include "base/codec.h"
 #include <string.h>
 #if defined(__x86_64__)
 #include <nmmintrin.h>
@@ -63,7 +64,9 @@ static uint64_t word_at(const uint8_t *at) {
         return word;
 }
 
-static uint32_t crc_skip_lane(uint64_t c) { return crc_skip[0][c & 0xff] ^ crc_skip[1][c >> 8 & 0xff] ^ crc_skip[2][c >> 16 & 0xff] ^ crc_skip[3][c >> 24 & 0xff]; }
+static uint32_t crc_skip_lane(uint64_t c) {
+        return crc_skip[0][c & 0xff] ^ crc_skip[1][c >> 8 & 0xff] ^ crc_skip[2][c >> 16 & 0xff] ^ crc_skip[3][c >> 24 & 0xff];
+}
 
 __attribute__((target("sse4.2"))) static uint64_t crc_three_lanes(uint64_t a, const uint8_t *at) {
         uint64_t b = 0, c = 0;
@@ -108,10 +111,8 @@ struct hash128 hash128_chain(struct hash128 before, const void *p, size_t n) {
         XXH3_state_t state;
         uint8_t head[16];
 
-        for (unsigned i = 0; i < 8; i++) {
-                head[i] = (uint8_t)(before.lo >> (8 * i));
-                head[8 + i] = (uint8_t)(before.hi >> (8 * i));
-        }
+        le_put(head, before.lo, 8);
+        le_put(head + 8, before.hi, 8);
         XXH3_INITSTATE(&state);
         (void)XXH3_128bits_reset(&state); /* these fail only for a NULL state */
         (void)XXH3_128bits_update(&state, head, sizeof(head));

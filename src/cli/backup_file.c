@@ -27,16 +27,6 @@ struct backup_writer {
         struct hash128 hash;
 };
 
-static void enc_hash(struct enc *e, struct hash128 h) {
-        enc_u64(e, h.lo);
-        enc_u64(e, h.hi);
-}
-static struct hash128 dec_hash(struct dec *d) {
-        struct hash128 h = {.lo = dec_u64(d)};
-        h.hi = dec_u64(d);
-        return h;
-}
-
 /* --- writing */
 static errint_t write_all(int fd, const void *data, size_t n) {
         const uint8_t *p = data;
@@ -90,7 +80,7 @@ errint_t backup_head(void *writer, const struct image_told *told) {
         enc_u32(&e, VERSION);
         enc_u64(&e, told->pos.epoch);
         enc_u64(&e, told->pos.seq);
-        enc_hash(&e, told->digest);
+        enc_hash128(&e, told->digest);
         enc_u64(&e, told->inodes);
         enc_u64(&e, told->bytes);
         enc_u32(&e, crc32c(0, e.data, e.len));
@@ -124,7 +114,7 @@ errint_t backup_finish(struct backup_writer *w) {
         enc_init(&e, 64);
         enc_u64(&e, 0);
         enc_u64(&e, w->total);
-        enc_hash(&e, w->hash);
+        enc_hash128(&e, w->hash);
         errint_t r = write_all(w->fd, e.data, e.len);
         return r < 0 ? r : fsync(w->fd) < 0 ? -errno : 0;
 }
@@ -166,7 +156,7 @@ static errint_t read_head(int fd, struct image_told *told, char *fault, size_t f
         }
         told->pos.epoch = dec_u64(&d);
         told->pos.seq = dec_u64(&d);
-        told->digest = dec_hash(&d);
+        told->digest = dec_hash128(&d);
         told->inodes = dec_u64(&d);
         told->bytes = dec_u64(&d);
         if (dec_u32(&d) != crc32c(0, head, HEAD - 4)) {
@@ -184,7 +174,7 @@ static errint_t read_end(int fd, uint64_t total, struct hash128 hash) {
         if (r < 0)
                 return r;
         dec_init(&d, end, sizeof(end));
-        bool good = dec_u64(&d) == total && hash128_equal(dec_hash(&d), hash);
+        bool good = dec_u64(&d) == total && hash128_equal(dec_hash128(&d), hash);
         return good && read(fd, &more, 1) == 0 ? 0 : -EBADMSG;
 }
 

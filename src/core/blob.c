@@ -8,6 +8,7 @@
  * of shared chunks and remember the sum over them, so that the digest of an edited version costs the chunks that changed. */
 #include "core/blob.h"
 
+#include "base/codec.h"
 #include "core/limits.h"
 
 #include <stdatomic.h>
@@ -133,11 +134,6 @@ bool blob_equal(const struct blob *a, const struct blob *b) {
 
 /* --- digest: H(size) plus the sum of H(index, hash of the chunk's trimmed bytes) over the chunks that are not holes --- */
 
-static void put64(uint8_t *p, uint64_t v) {
-        for (int i = 0; i < 8; i++)
-                p[i] = (uint8_t)(v >> (8 * i));
-}
-
 static struct hash128 chunk_hash(struct chunk *c) {
         if (atomic_load_explicit(&c->hashed, memory_order_acquire))
                 return (struct hash128){atomic_load_explicit(&c->lo, memory_order_relaxed),
@@ -154,9 +150,9 @@ static struct hash128 chunk_element(uint64_t index, struct chunk *c) {
         if (!c)
                 return (struct hash128){0};
         struct hash128 h = chunk_hash(c);
-        put64(buf, index);
-        put64(buf + 8, h.lo);
-        put64(buf + 16, h.hi);
+        le_put(buf, index, 8);
+        le_put(buf + 8, h.lo, 8);
+        le_put(buf + 16, h.hi, 8);
         return hash128_of(buf, sizeof(buf));
 }
 
@@ -175,7 +171,7 @@ static void outer_set_sum(struct outer *o, struct hash128 sum) {
 
 struct hash128 blob_digest(const struct blob *b) {
         uint8_t buf[8];
-        put64(buf, blob_size(b));
+        le_put(buf, blob_size(b), 8);
         struct hash128 size = hash128_of(buf, sizeof(buf)), sum = {0};
         if (!b)
                 return size;

@@ -49,29 +49,24 @@ static const struct kept *session_at(const struct session *e, uint32_t i) {
         return &e->ring[(e->first + i) & (e->cap - 1)];
 }
 
-static void put_u64(uint8_t *at, uint64_t v) {
-        for (unsigned i = 0; i < 8; i++)
-                at[i] = (uint8_t)(v >> (8 * i));
-}
-
 /* What an entry and a result put into the rolling digest. */
 static struct hash128 session_hash(const struct session *e) {
         uint8_t bytes[33] = {'S'};
-        put_u64(bytes + 1, e->node);
-        put_u64(bytes + 9, e->incarnation);
-        put_u64(bytes + 17, e->highest);
-        put_u64(bytes + 25, e->used);
+        le_put(bytes + 1, e->node, 8);
+        le_put(bytes + 9, e->incarnation, 8);
+        le_put(bytes + 17, e->highest, 8);
+        le_put(bytes + 25, e->used, 8);
         return hash128_of(bytes, sizeof(bytes));
 }
 
 static struct hash128 kept_hash(const struct session *e, const struct kept *k) {
         uint8_t bytes[49] = {'R'};
-        put_u64(bytes + 1, e->node);
-        put_u64(bytes + 9, e->incarnation);
-        put_u64(bytes + 17, k->number);
-        put_u64(bytes + 25, (uint64_t)(int64_t)k->result.error);
-        put_u64(bytes + 33, k->result.ino);
-        put_u64(bytes + 41, k->result.offset);
+        le_put(bytes + 1, e->node, 8);
+        le_put(bytes + 9, e->incarnation, 8);
+        le_put(bytes + 17, k->number, 8);
+        le_put(bytes + 25, (uint64_t)(int64_t)k->result.error, 8);
+        le_put(bytes + 33, k->result.ino, 8);
+        le_put(bytes + 41, k->result.offset, 8);
         return hash128_of(bytes, sizeof(bytes));
 }
 

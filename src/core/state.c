@@ -1,6 +1,8 @@
 /* state.c: see core/state.h. */
 #include "core/state.h"
 
+#include "base/codec.h"
+
 #include <string.h>
 
 void state_init(struct state *s) {
@@ -13,19 +15,14 @@ void state_done(struct state *s) {
         *s = (struct state){0};
 }
 
-static void put_le(uint8_t *at, uint64_t v, unsigned n) {
-        for (unsigned i = 0; i < n; i++)
-                at[i] = (uint8_t)(v >> (8 * i));
-}
-
 static struct hash128 history_next(struct hash128 before, uint64_t epoch, const void *head, size_t head_len,
                                    const struct op_payload *payload, uint32_t crc) {
         uint8_t meta[32];
-        put_le(meta, epoch, 8);
-        put_le(meta + 8, head_len, 4);
-        put_le(meta + 12, crc, 4);
-        put_le(meta + 16, payload->len, 8);
-        put_le(meta + 24, payload->raw_len, 8);
+        le_put(meta, epoch, 8);
+        le_put(meta + 8, head_len, 4);
+        le_put(meta + 12, crc, 4);
+        le_put(meta + 16, payload->len, 8);
+        le_put(meta + 24, payload->raw_len, 8);
         return hash128_chain(hash128_chain(before, meta, sizeof(meta)), head, head_len);
 }
 
@@ -68,11 +65,11 @@ errint_t state_apply(struct state *s, uint64_t epoch, const struct op *op, const
 struct hash128 state_digest(const struct state *s) {
         uint8_t bytes[64];
         struct hash128 parts[] = {s->history, tree_digest(s->tree), sessions_digest(s->sessions)};
-        put_le(bytes, s->pos.epoch, 8);
-        put_le(bytes + 8, s->pos.seq, 8);
+        le_put(bytes, s->pos.epoch, 8);
+        le_put(bytes + 8, s->pos.seq, 8);
         for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-                put_le(bytes + 16 + 16 * i, parts[i].lo, 8);
-                put_le(bytes + 24 + 16 * i, parts[i].hi, 8);
+                le_put(bytes + 16 + 16 * i, parts[i].lo, 8);
+                le_put(bytes + 24 + 16 * i, parts[i].hi, 8);
         }
         return hash128_of(bytes, sizeof(bytes));
 }

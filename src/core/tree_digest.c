@@ -15,21 +15,20 @@ struct element {
 };
 static_assert(sizeof(((struct element *)0)->buf) >= 1 + 8 + 5 * 4 + 3 * 12 + 8, "an inode's element fits");
 
+static void element_u64(struct element *e, uint64_t v) {
+        le_put(e->p, v, 8);
+        e->p += 8;
+}
+
 static void element_begin(struct element *e, char kind, uint64_t n) {
         e->p = e->buf;
         *e->p++ = (uint8_t)kind;
-        for (int i = 0; i < 8; i++)
-                *e->p++ = (uint8_t)(n >> (8 * i));
-}
-
-static void element_u64(struct element *e, uint64_t v) {
-        for (int i = 0; i < 8; i++)
-                *e->p++ = (uint8_t)(v >> (8 * i));
+        element_u64(e, n);
 }
 
 static void element_u32(struct element *e, uint32_t v) {
-        for (int i = 0; i < 4; i++)
-                *e->p++ = (uint8_t)(v >> (8 * i));
+        le_put(e->p, v, 4);
+        e->p += 4;
 }
 
 static void element_time(struct element *e, int64_t sec, uint32_t nsec) {

@@ -11,16 +11,6 @@ static bool mode_has_content(uint32_t mode) {
         return S_ISREG(mode) || S_ISLNK(mode);
 }
 
-static void enc_hash(struct enc *e, struct hash128 h) {
-        enc_u64(e, h.lo);
-        enc_u64(e, h.hi);
-}
-static struct hash128 dec_hash(struct dec *d) {
-        struct hash128 h = {.lo = dec_u64(d)};
-        h.hi = dec_u64(d);
-        return h;
-}
-
 /* --- records */
 static void enc_time(struct enc *e, struct timestamp t) {
         enc_svarint(e, t.sec);
@@ -65,7 +55,7 @@ static errint_t record_encode(const struct tree *t, const struct tree_inode_stat
         enc_bytes(e, x.data, x.len);
         if (mode_has_content(a->mode)) {
                 enc_varint(e, blob_size(s->content));
-                enc_hash(e, blob_digest(s->content));
+                enc_hash128(e, blob_digest(s->content));
         } else if (S_ISDIR(a->mode)) {
                 struct listing l = {.e = e, .before = 2}; /* behind "." and ".." */
                 enc_varint(e, s->parent);
@@ -93,7 +83,7 @@ errint_t record_decode(const uint8_t *p, size_t n, struct record *ret) {
         if (mode_has_content(a->mode)) {
                 rec.has_content = true;
                 a->size = dec_varint(&d);
-                rec.digest = dec_hash(&d);
+                rec.digest = dec_hash128(&d);
                 if (a->size > LIMIT_FILE_SIZE_MAX)
                         dec_fail(&d);
         } else if (S_ISDIR(a->mode)) {
@@ -147,16 +137,19 @@ static void level_push(struct capture *c, unsigned level, const struct capture_n
         c->levels[level][c->n_level[level]++] = *node;
 }
 
+static struct hash128 chain_child(struct hash128 before, uint64_t number, struct hash128 h) {
+        uint8_t bytes[24];
+        le_put(bytes, number, 8);
+        le_put(bytes + 8, h.lo, 8);
+        le_put(bytes + 16, h.hi, 8);
+        return hash128_chain(before, bytes, sizeof(bytes));
+}
+
 static void build_leaves(struct capture *c) {
         for (size_t i = 0, j; i < c->n_inodes; i = j) {
                 struct capture_node node = {.index = c->inodes[i].ino / RANGE, .first = i};
-                for (j = i; j < c->n_inodes && c->inodes[j].ino / RANGE == node.index; j++) {
-                        uint64_t bytes[3] = {c->inodes[j].ino, c->inodes[j].hash.lo, c->inodes[j].hash.hi};
-                        uint8_t le[24];
-                        for (unsigned k = 0; k < sizeof(le); k++)
-                                le[k] = (uint8_t)(bytes[k / 8] >> (8 * (k % 8)));
-                        node.hash = hash128_chain(node.hash, le, sizeof(le));
-                }
+                for (j = i; j < c->n_inodes && c->inodes[j].ino / RANGE == node.index; j++)
+                        node.hash = chain_child(node.hash, c->inodes[j].ino, c->inodes[j].hash);
                 node.n = j - i;
                 level_push(c, 0, &node);
         }
@@ -167,13 +160,8 @@ static void build_level(struct capture *c, unsigned level) {
         size_t n = c->n_level[level - 1];
         for (size_t i = 0, j; i < n; i = j) {
                 struct capture_node node = {.index = below[i].index / RANGE, .first = i};
-                for (j = i; j < n && below[j].index / RANGE == node.index; j++) {
-                        uint64_t bytes[3] = {below[j].index, below[j].hash.lo, below[j].hash.hi};
-                        uint8_t le[24];
-                        for (unsigned k = 0; k < sizeof(le); k++)
-                                le[k] = (uint8_t)(bytes[k / 8] >> (8 * (k % 8)));
-                        node.hash = hash128_chain(node.hash, le, sizeof(le));
-                }
+                for (j = i; j < n && below[j].index / RANGE == node.index; j++)
+                        node.hash = chain_child(node.hash, below[j].index, below[j].hash);
                 node.n = j - i;
                 level_push(c, level, &node);
         }
@@ -260,8 +248,8 @@ static void object_begin(const struct capture *c, uint8_t mode, struct enc *e) {
         enc_u8(e, mode);
         enc_u64(e, c->pos.epoch);
         enc_u64(e, c->pos.seq);
-        enc_hash(e, c->history);
-        enc_hash(e, c->digest);
+        enc_hash128(e, c->history);
+        enc_hash128(e, c->digest);
         enc_u64(e, c->adopted);
         enc_varint(e, c->next_ino);
         enc_u8(e, capture_height(c));
@@ -290,14 +278,14 @@ errint_t capture_object(const struct capture *c, enum object_kind kind, uint64_t
                 for (size_t i = 0; node && i < node->n; i++) {
                         const struct capture_node *child = &c->levels[level - 1][node->first + i];
                         enc_u8(e, (uint8_t)(child->index % RANGE));
-                        enc_hash(e, child->hash);
+                        enc_hash128(e, child->hash);
                 }
                 return e->err;
         case OBJECT_LEAF:
                 node = capture_node(c, 0, id);
                 for (size_t i = 0; node && i < node->n; i++) {
                         enc_varint(e, c->inodes[node->first + i].ino);
-                        enc_hash(e, c->inodes[node->first + i].hash);
+                        enc_hash128(e, c->inodes[node->first + i].hash);
                 }
                 return e->err;
         case OBJECT_INODE:

@@ -227,8 +227,7 @@ static bool give_log(struct repl *r, struct transfer *t, struct enc *e, struct w
         for (; t->at_op < t->n_ops && room(e) > 0; t->at_op++, w->offset = 0) {
                 const struct given_op *g = &t->ops[t->at_op];
                 cleanup_free uint8_t *bytes = xmalloc(8 + g->op->len);
-                for (unsigned i = 0; i < 8; i++)
-                        bytes[i] = (uint8_t)(g->epoch >> (8 * i));
+                le_put(bytes, g->epoch, 8);
                 memcpy(bytes + 8, g->op->bytes, g->op->len);
                 struct wish one = {.kind = OBJECT_LOG, .id = g->seq, .offset = w->offset};
                 bool whole = give_bytes(e, &one, bytes, 8 + g->op->len);

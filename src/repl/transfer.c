@@ -1,17 +1,6 @@
 /* transfer.c: the messages of state transfer, byte by byte; see transfer.h. */
 #include "transfer.h"
 
-
-static void enc_hash(struct enc *e, struct hash128 h) {
-        enc_u64(e, h.lo);
-        enc_u64(e, h.hi);
-}
-static struct hash128 dec_hash(struct dec *d) {
-        struct hash128 h = {.lo = dec_u64(d)};
-        h.hi = dec_u64(d);
-        return h;
-}
-
 void transfer_head_encode(const struct transfer_head *h, struct enc *e) {
         enc_u32(e, h->target.node);
         enc_u32(e, h->target.pid);
@@ -29,7 +18,7 @@ void wish_encode(const struct wish *w, struct enc *e) {
         enc_varint(e, w->id);
         enc_varint(e, w->offset);
         if (w->kind == OBJECT_BEGIN)
-                enc_hash(e, w->history);
+                enc_hash128(e, w->history);
 }
 
 bool wish_decode(struct dec *d, struct wish *ret) {
@@ -38,7 +27,7 @@ bool wish_decode(struct dec *d, struct wish *ret) {
         struct wish w = {.kind = (enum object_kind)dec_u8(d), .id = dec_varint(d)};
         w.offset = dec_varint(d);
         if (w.kind == OBJECT_BEGIN)
-                w.history = dec_hash(d);
+                w.history = dec_hash128(d);
         if (w.kind == 0 || w.kind >= OBJECT_KIND_COUNT)
                 dec_fail(d);
         if (d->err)
@@ -76,8 +65,8 @@ errint_t transfer_begin_decode(const uint8_t *p, size_t n, struct transfer_begin
         struct transfer_begin b = {.mode = dec_u8(&d)};
         b.pos.epoch = dec_u64(&d);
         b.pos.seq = dec_u64(&d);
-        b.history = dec_hash(&d);
-        b.digest = dec_hash(&d);
+        b.history = dec_hash128(&d);
+        b.digest = dec_hash128(&d);
         b.adopted = dec_u64(&d);
         b.next_ino = dec_varint(&d);
         b.height = dec_u8(&d);

@@ -3,29 +3,24 @@
 
 #include <string.h>
 
-static void put_le(uint8_t *at, uint64_t v, unsigned n) {
-        for (unsigned i = 0; i < n; i++)
-                at[i] = (uint8_t)(v >> (8 * i));
-}
-
 void wire_header_encode(const struct wire_header *h, const void *body, size_t body_len, const void *body2, size_t body2_len,
                         uint8_t out[WIRE_HEADER]) {
         PRE(body_len + body2_len <= WIRE_BODY_MAX);
-        put_le(out, WIRE_MAGIC, 4);
+        le_put(out, WIRE_MAGIC, 4);
         out[4] = h->version;
         out[5] = h->lowest;
         out[6] = h->highest;
         out[7] = h->type;
-        put_le(out + 8, h->ring.node, 4);
-        put_le(out + 12, h->round, 4);
-        put_le(out + 16, h->ring.seq, 8);
-        put_le(out + 24, h->members, 8);
-        put_le(out + 32, h->incarnation, 8);
-        put_le(out + 40, h->instance, 4);
-        put_le(out + 44, h->number, 4);
-        put_le(out + 48, body_len + body2_len, 4);
+        le_put(out + 8, h->ring.node, 4);
+        le_put(out + 12, h->round, 4);
+        le_put(out + 16, h->ring.seq, 8);
+        le_put(out + 24, h->members, 8);
+        le_put(out + 32, h->incarnation, 8);
+        le_put(out + 40, h->instance, 4);
+        le_put(out + 44, h->number, 4);
+        le_put(out + 48, body_len + body2_len, 4);
         uint32_t crc = crc32c(crc32c(0, out, 52), body, body_len);
-        put_le(out + 52, crc32c(crc, body2, body2_len), 4);
+        le_put(out + 52, crc32c(crc, body2, body2_len), 4);
 }
 
 errint_t wire_decode(const void *p, size_t n, struct wire_header *ret, const uint8_t **ret_body, size_t *ret_len) {
@@ -64,20 +59,10 @@ uint64_t wire_members_hash(const struct repl_member *members, size_t n) {
         uint8_t bytes[8 * REPL_MEMBERS_MAX];
         PRE(n <= REPL_MEMBERS_MAX);
         for (size_t i = 0; i < n; i++) {
-                put_le(bytes + 8 * i, members[i].node, 4);
-                put_le(bytes + 8 * i + 4, members[i].pid, 4);
+                le_put(bytes + 8 * i, members[i].node, 4);
+                le_put(bytes + 8 * i + 4, members[i].pid, 4);
         }
         return hash128_of(bytes, 8 * n).lo;
-}
-
-static void enc_hash(struct enc *e, struct hash128 h) {
-        enc_u64(e, h.lo);
-        enc_u64(e, h.hi);
-}
-static struct hash128 dec_hash(struct dec *d) {
-        struct hash128 h = {.lo = dec_u64(d)};
-        h.hi = dec_u64(d);
-        return h;
 }
 
 void wire_state_encode(const struct wire_state *s, struct enc *e) {
@@ -85,7 +70,7 @@ void wire_state_encode(const struct wire_state *s, struct enc *e) {
         enc_u64(e, s->promised);
         enc_u64(e, s->adopted);
         enc_u64(e, s->seq);
-        enc_hash(e, s->digest);
+        enc_hash128(e, s->digest);
         enc_u32(e, s->votes);
         enc_u32(e, s->needed);
         enc_u32(e, s->extra);
@@ -104,7 +89,7 @@ errint_t wire_state_decode(const void *p, size_t n, struct wire_state *ret) {
         s.promised = dec_u64(&d);
         s.adopted = dec_u64(&d);
         s.seq = dec_u64(&d);
-        s.digest = dec_hash(&d);
+        s.digest = dec_hash128(&d);
         s.votes = dec_u32(&d);
         s.needed = dec_u32(&d);
         s.extra = dec_u32(&d);
@@ -121,7 +106,7 @@ errint_t wire_state_decode(const void *p, size_t n, struct wire_state *ret) {
 void wire_joined_encode(const struct wire_joined *j, struct enc *e) {
         enc_u64(e, j->epoch);
         enc_u64(e, j->seq);
-        enc_hash(e, j->digest);
+        enc_hash128(e, j->digest);
 }
 
 errint_t wire_joined_decode(const void *p, size_t n, struct wire_joined *ret) {
@@ -129,7 +114,7 @@ errint_t wire_joined_decode(const void *p, size_t n, struct wire_joined *ret) {
         dec_init(&d, p, n);
         struct wire_joined j = {.epoch = dec_u64(&d)};
         j.seq = dec_u64(&d);
-        j.digest = dec_hash(&d);
+        j.digest = dec_hash128(&d);
         errint_t r = dec_finish(&d);
         if (r < 0)
                 return r;
@@ -143,7 +128,7 @@ void wire_traffic_encode(const struct wire_traffic *t, struct enc *e) {
         if (t->flags & TRAFFIC_ACK) {
                 enc_varint(e, t->ack_seq);
                 enc_varint(e, t->ack_medium);
-                enc_hash(e, t->ack_digest);
+                enc_hash128(e, t->ack_digest);
         }
         if (t->flags & TRAFFIC_BARRIER)
                 enc_varint(e, t->barrier);
@@ -157,7 +142,7 @@ errint_t wire_traffic_decode(struct dec *d, struct wire_traffic *ret) {
         if (t.flags & TRAFFIC_ACK) {
                 t.ack_seq = dec_varint(d);
                 t.ack_medium = dec_varint(d);
-                t.ack_digest = dec_hash(d);
+                t.ack_digest = dec_hash128(d);
         }
         if (t.flags & TRAFFIC_BARRIER)
                 t.barrier = dec_varint(d);

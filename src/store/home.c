@@ -279,10 +279,8 @@ errint_t home_clear(struct home *h) {
 }
 
 static void bind_hash(struct bind *b, struct hash128 v, uint8_t buf[16]) {
-        for (int i = 0; i < 8; i++) {
-                buf[i] = (uint8_t)(v.lo >> (8 * i));
-                buf[8 + i] = (uint8_t)(v.hi >> (8 * i));
-        }
+        le_put(buf, v.lo, 8);
+        le_put(buf + 8, v.hi, 8);
         bind_bytes(b, buf, 16);
 }
 

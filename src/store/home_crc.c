@@ -5,8 +5,7 @@
 
 void row_crc_number(struct row_crc *r, uint64_t v) {
         uint8_t b[8];
-        for (int i = 0; i < 8; i++)
-                b[i] = (uint8_t)(v >> (8 * i));
+        le_put(b, v, 8);
         r->crc = crc32c(r->crc, b, sizeof(b));
 }
 void row_crc_bytes(struct row_crc *r, const void *p, size_t n) {

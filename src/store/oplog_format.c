@@ -9,8 +9,7 @@ static const uint8_t magic[8] = "CoterieO";
 
 void oplog_walk_init(struct oplog_walk *w, uint64_t salt) {
         uint8_t bytes[8];
-        for (unsigned i = 0; i < 8; i++)
-                bytes[i] = (uint8_t)(salt >> (8 * i));
+        le_put(bytes, salt, 8);
         *w = (struct oplog_walk){.chain = crc32c(0, bytes, sizeof bytes), .salt = (uint16_t)salt};
 }
 
@@ -131,8 +130,7 @@ size_t oplog_encode(struct oplog_walk *w, const struct oplog_record *r, const st
         }
         POST(at == body);
         crc = crc32c(crc, p, body);
-        for (unsigned i = 0; i < 4; i++)
-                out[n + i] = (uint8_t)(crc >> (8 * i));
+        le_put(out + n, crc, 4);
         walk_past(w, r ? (int)r->kind : OPLOG_RESTART, r ? r->pos : (struct position){0}, crc);
         return n + 4 + body;
 }
