@@ -65,12 +65,25 @@ class Bench:
 
 # --- speed
 
+def replaced_large(root, size, count):
+    """Bytes per second, of content that does not compress."""
+    content = os.urandom(size)
+    began = time.monotonic()
+    for i in range(count):
+        (root / 'large.new').write_bytes(i.to_bytes(8, 'little') + content[8:])
+        os.rename(root / 'large.new', root / 'large')
+    return size * count / (time.monotonic() - began)
+
+
+COUNT = int(os.environ.get('COTERIE_COUNT', '2000'))
+
+
 def speed(b):
     c = b.c
-    before, ping = b.ping(64, 2000), None
-    one = b.load(c.mnt(1), 'replace', 2000, '-s', 1024, '-t', 1)
-    eight = b.load(c.mnt(1), 'replace', 8000, '-s', 1024, '-t', 8)
-    after = b.ping(64, 2000)
+    before = b.ping(64, COUNT)
+    one = b.load(c.mnt(1), 'replace', COUNT, '-s', 1024, '-t', 1)
+    eight = b.load(c.mnt(1), 'replace', 4 * COUNT, '-s', 1024, '-t', 8)
+    after = b.ping(64, COUNT)
     ping = (before['p50_us'] + after['p50_us']) / 2
     figure('CPG ping, 64 bytes, p50', ping, 'us')
     figure('replace of 1 KiB, p50', one['p50_us'], 'us')
@@ -80,13 +93,13 @@ def speed(b):
     figure('eight clients beside one', eight['per_s'] / one['per_s'], 'times', 4, 'at least')
     size = 1024 * 1024
     for parts, name in ((1, 'one message'), (16, '64 KiB messages')):
-        large = b.ping(min(size // parts, 1047552), 100 * parts, 4 * parts)
+        large = b.ping(min(size // parts, 1047552), max(COUNT // 20, 10) * parts, 4 * parts)
         figure('CPG throughput at 1 MiB, %s' % name, large['bytes_per_second'] / 2**20, 'MiB/s')
         if parts == 1:
             single = large
-    whole = b.load(c.mnt(1), 'replace', 100, '-s', size, '-f', 10)
-    figure('replace of 1 MiB', whole['per_s'], 'MiB/s')
-    figure('replace of 1 MiB beside CPG', whole['per_s'] * size / single['bytes_per_second'], 'times', 0.5, 'at least')
+    rate = replaced_large(c.mnt(1), size, max(COUNT // 20, 10))
+    figure('replace of 1 MiB', rate / 2**20, 'MiB/s')
+    figure('replace of 1 MiB beside CPG', rate / single['bytes_per_second'], 'times', 0.5, 'at least')
     disk(b)
 
 
@@ -99,7 +112,7 @@ def disk(b):
     c = b.c
     c.coterie(1, 'sync', '--checkpoint')
     before = {n: written(b.counters(n)) for n in ALL}
-    b.load(c.mnt(1), 'replace', 1000, '-s', 16384, '-f', 100)
+    b.load(c.mnt(1), 'replace', COUNT, '-s', 16384, '-f', 100)
     for n in ALL:
         c.coterie(n, 'sync', '--checkpoint')
     in_cluster = max(written(b.counters(n)) - before[n] for n in ALL)
@@ -111,7 +124,7 @@ def disk(b):
             return json.loads(c.coterie(2, *run, 'status', '--json').stdout)['counters']
         c.coterie(2, *run, 'sync', '--checkpoint')
         first = written(alone())
-        b.load(Path('/proc/%d/root/run/alone' % c.init_pid(2)), 'replace', 1000, '-s', 16384, '-f', 100)
+        b.load(Path('/proc/%d/root/run/alone' % c.init_pid(2)), 'replace', COUNT, '-s', 16384, '-f', 100)
         c.coterie(2, *run, 'sync', '--checkpoint')
         standalone = written(alone()) - first
     finally:
@@ -286,15 +299,27 @@ def behind(b, name, work, bound, wipe=False):
     c.wait_equal()
 
 
+FILES = int(os.environ.get('COTERIE_FILES', '100000'))
+
+
 def many_files(b):
+    """On node 1, by several processes: what one waits for another does not."""
     root = b.c.mnt(1) / 'many'
-    content = os.urandom(1342)
-    for d in range(100):
-        os.makedirs(root / str(d))
-        for i in range(1000):
-            fd = os.open(root / str(d) / str(i), os.O_WRONLY | os.O_CREAT, 0o644)
-            os.write(fd, content)
-            os.close(fd)
+    code = """
+import os, sys
+root, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+content = os.urandom(1342)
+for i in range(first, last):
+    if i % 1000 == 0:
+        os.makedirs('%s/%d' % (root, i // 1000))
+    fd = os.open('%s/%d/%d' % (root, i // 1000, i), os.O_WRONLY | os.O_CREAT, 0o644)
+    os.write(fd, content)
+    os.close(fd)
+"""
+    parts = [FILES // 8000 * 1000 * i for i in range(8)] + [FILES]
+    for p in [subprocess.Popen([sys.executable, '-c', code, str(root), str(x), str(y)]) for x, y in zip(parts, parts[1:])]:
+        if p.wait() != 0:
+            raise RuntimeError('files could not be written')
 
 
 def catchup(b):
@@ -303,13 +328,13 @@ def catchup(b):
     behind(b, '100 MiB', lambda: [(c.mnt(1) / ('large-%d' % i)).write_bytes(os.urandom(2**20)) for i in range(100)], 10)
     for i in range(100):
         os.unlink(c.mnt(1) / ('large-%d' % i))
-    for n in (2, 3):  # filling is not what is measured
-        c.coterie(n, 'stop') if n == 3 else None
+    c.coterie(3, 'stop')
+    c.inside(3, 'sh', '-c', 'rm -f /var/lib/coterie/tree.db*')
     began = time.monotonic()
-    many_files(b)
-    figure('writing 100,000 files', time.monotonic() - began, 's')
+    many_files(b)  # by two nodes: filling is not what is measured
+    figure('writing %d files' % FILES, time.monotonic() - began, 's')
     c.script('start', 3, 'daemon')
-    behind(b, 'an empty node, 128 MiB in 100,000 files', lambda: None, 30, wipe=True)
+    behind(b, 'an empty node, %d files of 1,342 bytes' % FILES, lambda: None, 30, wipe=True)
 
 
 PARTS = {'speed': speed, 'bounds': bounds, 'catchup': catchup}
