@@ -82,6 +82,7 @@ node_init() {
         local n=$1 home=$2
         mount --make-rprivate /
         mount -t proc proc /proc
+        umount -l -a -t fuse.coterie || true # a copy of somebody else's mount here would keep it alive when he unmounts it
         mount -t tmpfs -o mode=1777 tmpfs /dev/shm
         mkdir -p "$home/etc" "$home/lib" "$home/log" "$home/disk"
         mount --bind "$dir" /mnt # the cluster's own directory may lie below /run
