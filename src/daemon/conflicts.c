@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -140,12 +141,22 @@ static errint_t write_record(int dir, const struct record *r) {
         return 0;
 }
 
+/* On the medium, too, as what will be in it. */
+static errint_t make_directory(const char *path) {
+        cleanup_free char *copy = xstrdup(path);
+
+        if (mkdir(path, 0700) < 0)
+                return errno == EEXIST ? 0 : -errno;
+        cleanup_fd int parent = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return parent < 0 || fsync(parent) < 0 ? -errno : 0;
+}
+
 static errint_t write_all(struct conflicts *c, struct record **list, struct conflicts_count *count) {
         cleanup_fd int dir = -1;
         errint_t error = 0;
 
-        if (mkdir(c->directory, 0700) < 0 && errno != EEXIST)
-                return -errno;
+        if ((error = make_directory(c->directory)) < 0)
+                return error;
         dir = open(c->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (dir < 0)
                 return -errno;

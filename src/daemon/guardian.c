@@ -178,7 +178,8 @@ void guardian_rest(struct guardian *g) {
 static void on_crash(int signal, siginfo_t *info, void *context) {
         (void)context;
         (void)tell(crash_fd, GUARDIAN_CRASH, (uint8_t)signal);
-        if (info->si_code <= 0) /* sent by somebody: it does not come again by itself. The handler is gone by now (SA_RESETHAND). */
+        /* Sent by somebody, or by an instruction that is over: it does not come again by itself. The handler is gone (SA_RESETHAND). */
+        if (info->si_code <= 0 || signal == SIGTRAP || signal == SIGSYS)
                 (void)raise(signal);
 }
 

@@ -59,7 +59,11 @@ static int block_signals(void) {
 static void init(struct daemon *d, struct options *o) {
         pthread_condattr_t attr;
 
-        *d = (struct daemon){.options = o, .metrics = NEW(struct metrics), .trace = trace_ring_new(), .state = shared_state_new(env_random64(env_system())), .images = images_new()};
+        *d = (struct daemon){.options = o,
+                             .metrics = NEW(struct metrics),
+                             .trace = trace_ring_new(),
+                             .state = shared_state_new(env_random64(env_system())),
+                             .images = images_new()};
         d->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         (void)pthread_mutex_init(&d->lock, NULL);
         (void)pthread_condattr_init(&attr);
