@@ -3,7 +3,7 @@
  * A new version always goes to free units. Units become free again only when a durable home position covers the operation that superseded
  * them (content_free_at + content_home_durable). The first unit is a header that names the database; which others are used, home and log
  * say, and damage is found by the CRC that they keep for each content. Writes go through the page cache, or with O_DIRECT at level file
- * (buffers aligned inside). The file grows in steps (docs/decisions/0003-content-file-growth.md). Threads: serialised inside. */
+ * (buffers aligned inside). The file grows in steps (docs/decisions/0002-content-file-growth.md). Threads: serialised inside. */
 #pragma once
 
 #include "oplog.h"

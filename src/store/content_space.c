@@ -1,4 +1,4 @@
-/* content_space.c: which units are free, dead or reserved, and how the file grows: docs/decisions/0003-content-file-growth.md. */
+/* content_space.c: which units are free, dead or reserved, and how the file grows: docs/decisions/0002-content-file-growth.md. */
 #include "content_private.h"
 
 #include <string.h>

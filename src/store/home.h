@@ -9,7 +9,7 @@
 
 #define HOME_APPLICATION_ID 0x436f5465 /* "CoTe" */
 #define HOME_SCHEMA 1u
-#define HOME_PAGE_SIZE 2048u /* docs/decisions/0002-home-journal-and-page-size.md */
+#define HOME_PAGE_SIZE 2048u /* docs/decisions/0001-home-journal-and-page-size.md */
 
 /* A content as the home keeps it: a base piece that replaces everything, then edits in order. */
 struct piece {
