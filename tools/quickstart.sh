@@ -24,11 +24,12 @@ daemon_pid() {
         [ "$(readlink "/proc/$pid/exe" 2>/dev/null)" = "$bin/coteried" ] || [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = coteried ] || return 1
         echo "$pid"
 }
+runs() { grep -qs '^State:[[:space:]][^ZX]' "/proc/$1/status"; } # one that ended and waits for its parent does not
 stop() {
         local pid tries=0
         pid=$(daemon_pid) || return 0
         kill -TERM "$pid"
-        while kill -0 "$pid" 2>/dev/null; do
+        while runs "$pid"; do
                 sleep 0.02
                 tries=$((tries + 1))
                 [ $tries -lt 1500 ] || die "coteried $pid has not ended within 30 s; see $var/coteried.log"
@@ -82,7 +83,7 @@ echo "installing what is missing …"
 tools/install-packages.sh
 echo "building …"
 mkdir -p build
-if ! { cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release && ninja -C build; } >build/quickstart.log 2>&1; then
+if ! { cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release && ninja -C build coteried coterie; } >build/quickstart.log 2>&1; then
         tail -n 30 build/quickstart.log >&2
         die "the build failed; its last lines are above, all of them in $here/build/quickstart.log"
 fi
@@ -95,7 +96,11 @@ if ! [ -d "$mnt" ]; then
         mkdir -p "$mnt" 2>/dev/null || true
 fi
 start
-[ -e "$mnt/etc" ] && echo "replacing the copy of an earlier run" && rm -rf "${mnt:?}/etc"
+if [ -e "$mnt/etc" ]; then
+        echo "replacing the copy of an earlier run"
+        rm -rf "${mnt:?}/etc"
+        "$bin/coterie" --run-dir "$run" sync --checkpoint >/dev/null # what the removal writes is not the copy's
+fi
 
 echo "copying /etc to $mnt/etc …"
 calls=$(counter fuse_requests) disk=$(written) from=$(now)
