@@ -172,10 +172,12 @@ static int make_database(struct cli *cli, const char *db, struct state *state, u
 
         file_of(path, sizeof(path), db, RESTORING, "");
         errint_t r = fill(path, state, adopted, reason, sizeof(reason));
+        if (r < 0 && reason[0]) /* it names the file */
+                return cli_fail(cli, CTL_FAILED, "%s", reason);
         if (r < 0)
-                return cli_fail(cli, CTL_FAILED, "%s cannot be written: %s", path, reason[0] ? reason : strerror(-r));
+                return cli_fail(cli, CTL_FAILED, "%s cannot be written: %s", path, strerror(-r));
         r = store_check(path, disk_system(), fault_line, cli, &check);
-        if (r < 0 || check.faults > 0 || !hash128_equal(check.digest, tree_digest(state->tree)))
+        if (r < 0 || check.faults > 0 || !hash128_equal(check.digest, state_digest(state)))
                 return cli_fail(cli, CTL_FAILED, "%s was written and is not right", path);
         for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
                 file_of(path, sizeof(path), db, RESTORING, suffixes[i]);

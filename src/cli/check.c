@@ -44,7 +44,7 @@ static void print_result(const struct cli *cli, const char *path, const struct s
         if (r->faults == 0)
                 (void)printf("no fault\n");
         else
-                (void)printf("%" PRIu64 " faults\n", r->faults);
+                (void)printf("%" PRIu64 " fault%s\n", r->faults, r->faults == 1 ? "" : "s");
 }
 
 int cli_check(struct cli *cli, int argc, char **argv) {

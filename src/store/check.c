@@ -55,7 +55,7 @@ static void check_tree(struct checking *c, const struct state *state) {
         tree_each_inode(state->tree, 0, add_entries, &entries);
         c->out->entries = entries.n;
         c->out->pos = state->pos;
-        c->out->digest = rolling;
+        c->out->digest = state_digest(state);
 }
 
 errint_t store_check(const char *path, struct disk *disk, void (*fault)(void *ctx, const char *line), void *ctx,

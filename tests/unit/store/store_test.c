@@ -336,7 +336,7 @@ START_TEST(check_writes_nothing) {
                 for (int i = 0; i < 30; i++)
                         OK(rig_any(&b.r, 9000));
                 OK(rig_write_out(&b.r));
-                struct hash128 digest = tree_digest(b.r.state.tree);
+                struct hash128 digest = state_digest(&b.r.state);
                 uint64_t end = b.r.state.pos.seq;
                 if (state == 0)
                         OK(rig_stop(&b.r));
@@ -346,7 +346,7 @@ START_TEST(check_writes_nothing) {
                                                      .kinds = SIMDISK_SYNC, .path_part = DB, .nth = 6, .sticky = true, .error = -EIO});
                         ck_assert_int_eq(rig_checkpoint(&b.r, CHECKPOINT_NORMAL), -EIO);
                         end++;
-                        digest = tree_digest(b.r.state.tree);
+                        digest = state_digest(&b.r.state);
                 }
                 if (state > 0)
                         bed_kill(&b);

@@ -111,6 +111,6 @@ errint_t store_open_memory(const struct store_config *config, struct state *stat
 struct store_check_result {
         uint64_t inodes, entries, content_bytes, log_records, faults;
         struct position pos;
-        struct hash128 digest;
+        struct hash128 digest; /* of the state, as `coterie status` tells it */
 };
 errint_t store_check(const char *path, struct disk *disk, void (*fault)(void *ctx, const char *line), void *ctx, struct store_check_result *ret);
