@@ -66,7 +66,7 @@ static void check_writable(struct doctor *d) {
                 found(d, LEVEL_FAULT, "writable", "see the reason; docs/OPERATIONS.md has a remedy for each", "read-only: %s",
                       text(d->status, "reason"));
         else
-                found(d, LEVEL_OK, "writable", "", "writable, epoch %" PRIu64, number(d->status, "epoch"));
+                found(d, LEVEL_OK, "writable", "", "writable, epoch %" PRIu64, number(d->status, "adopted"));
 }
 
 static void check_usage(struct doctor *d) {

@@ -6,10 +6,10 @@
 static void print_help(FILE *f) {
         struct table *t = table_new(2);
 
-        (void)fprintf(f, "usage: coterie [--run-dir DIRECTORY] [--timeout SECONDS] COMMAND [ARGUMENTS]\n\n");
+        (void)fprintf(f, "usage: coterie [--run-dir DIRECTORY] [--timeout SECONDS] [--json] COMMAND [ARGUMENTS]\n\n");
         for (size_t i = 0; i < cli_commands_n; i++) {
-                char left[128];
-                (void)snprintf(left, sizeof(left), "  %s %s", cli_commands[i].name, cli_commands[i].arguments);
+                char left[32];
+                (void)snprintf(left, sizeof(left), "  %s", cli_commands[i].name);
                 table_row(t, (const char *const[]){left, cli_commands[i].summary});
         }
         table_print(t, f);
@@ -17,7 +17,8 @@ static void print_help(FILE *f) {
         (void)fprintf(f, "\n  --run-dir DIRECTORY  of the daemon (/run/coterie, or $COTERIE_RUN_DIR)\n"
                          "  --timeout SECONDS    for a sign of life from the daemon (10)\n"
                          "  --json               print JSON\n"
-                         "  --help               of coterie, or of a command\n\n"
+                         "  --help               of coterie; coterie COMMAND --help: its arguments, and examples\n"
+                         "  --version            print the version\n\n"
                          "exit codes: 0 done, 1 failed, 2 usage, 3 no daemon, 4 no quorum\n");
 }
 

@@ -218,7 +218,7 @@ static void print_gauges(struct daemon *d, FILE *f) {
         const struct gauge gauges[] = {
                 {"primary", "1: this node can write", s.repl.primary},
                 {"store_failed", "1: the store refuses everything", s.store_failed},
-                {"epoch", "epoch of the view", s.repl.epoch},
+                {"epoch", "epoch of the last operation applied", s.repl.epoch},
                 {"sequence", "last operation applied", seq},
                 {"stable_sequence", "last operation that every member of the synced set confirmed", s.repl.stable_seq},
                 {"flushed_sequence", "last operation known to be on the medium here", s.flushed_seq},
