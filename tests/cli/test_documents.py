@@ -151,7 +151,7 @@ class Stage:
     def run(self, command, origin):
         command = self.place(command)
         eq(re.findall(r'> *[/~]\S*', command.replace(str(self.t.dir), '')), [], 'it would write outside of the test')
-        env = {**os.environ, 'HOME': str(self.cwd), 'PATH': '%s:%s' % (BIN, os.environ['PATH']), 'COTERIE_RUN_DIR': str(self.d.run_dir)}
+        env = {**os.environ, 'HOME': str(self.cwd), 'PATH': '%s:%s' % (BIN.resolve(), os.environ['PATH']), 'COTERIE_RUN_DIR': str(self.d.run_dir)}
         done = subprocess.run(['bash', '-c', 'set -o pipefail; ' + command], cwd=self.cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True,
                               text=True, timeout=60)
         if done.returncode != 0:
