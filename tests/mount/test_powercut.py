@@ -1,4 +1,5 @@
 """Power cuts: the daemon is stopped under load, what the block device has received by then is copied, mounted elsewhere and opened.
+On ext4 and XFS in turn.
 
 One worker, so that its operations have an order; after each it writes the operation's number into an xattr of its directory. What comes back must
 be the state after some number of operations, at level `file` no fewer than were acknowledged, at the others no fewer than the last
@@ -79,7 +80,8 @@ class Acknowledged:
 def one_round(t, level, number):
     base = t.dir / ('%s%d' % (level, number))
     r = random.Random('%s %d' % (level, number))
-    image = Image(base / 'image', 512 << 20)
+    fs = 'xfs' if number % 2 and shutil.which('mkfs.xfs') else 'ext4'
+    image = Image(base / 'image', 512 << 20, fs)
     t.images.append(image)
     d = Daemon(base / 'd', db=image.directory + '/tree.db', level=level, options=['--log-size', r.choice(['1M', '16M']), '--commit-interval', '300ms'])
     t.daemons.append(d)
@@ -104,7 +106,7 @@ def one_round(t, level, number):
     os.waitpid(worker, 0)
     image.close()
 
-    after = Image(base / 'after', 0, path=cut)
+    after = Image(base / 'after', 0, fs, path=cut)
     t.images.append(after)
     e = Daemon(base / 'e', db=after.directory + '/tree.db', level=level)
     t.daemons.append(e)
