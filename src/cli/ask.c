@@ -75,6 +75,15 @@ int cli_ask_json(const struct cli *cli, size_t n, const char *const *words, json
         return *ret ? 0 : cli_fail(cli, CTL_FAILED, "the daemon's answer is not JSON: %s", error.text);
 }
 
+const char *cli_text(const json_t *o, const char *key) {
+        const char *s = json_string_value(json_object_get(o, key));
+        return s ? s : "";
+}
+
+uint64_t cli_number(const json_t *o, const char *key) {
+        return (uint64_t)json_integer_value(json_object_get(o, key));
+}
+
 void cli_print_json(const json_t *j) {
         (void)json_dumpf(j, stdout, JSON_INDENT(2));
         (void)fputc('\n', stdout);

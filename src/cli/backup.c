@@ -4,7 +4,6 @@
 #include "store/store.h"
 #include <fcntl.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -32,33 +31,17 @@ static void print_result(const struct cli *cli, const char *key, const char *pat
                      told->pos.seq, digest, size);
 }
 
-static errint_t flush_directory_of(const char *path) {
-        cleanup_free char *copy = xstrdup(path);
-        cleanup_fd int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-        return fd < 0 || fsync(fd) < 0 ? -errno : 0;
-}
-
 static uint64_t size_of(const char *path) {
         struct stat st;
         return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
 }
 
 /* --- backup */
-static int write_partial(const struct cli *cli, const char *partial, struct image_told *told) {
-        CLEANUP(backup_freep) struct backup_writer *w = NULL;
-        errint_t r = backup_create(partial, &w);
-
-        if (r == -EBUSY)
-                return cli_fail(cli, CTL_FAILED, "another backup writes %s", partial);
-        if (r < 0)
-                return cli_fail(cli, CTL_FAILED, "%s: %s", partial, strerror(-r));
+static int write_partial(const struct cli *cli, struct backup_writer *w, const char *partial, struct image_told *told) {
         int exit = image_fetch(cli, backup_head, backup_add, w, told);
-        if (exit == 0 && (r = backup_finish(w)) < 0)
-                exit = cli_fail(cli, CTL_FAILED, "%s: %s", partial, strerror(-r));
-        if (exit != 0)
-                (void)unlink(partial); /* ours, and worth nothing */
-        return exit;
+        errint_t r = exit == 0 ? backup_finish(w) : 0;
+
+        return r < 0 ? cli_fail(cli, CTL_FAILED, "%s: %s", partial, strerror(-r)) : exit;
 }
 
 /* What was written is read back and put together before it counts. */
@@ -74,6 +57,25 @@ static int verify(const struct cli *cli, const char *partial, const struct image
                                 r == -EBADMSG ? "" : strerror(-r));
         state_done(&state);
         return hash128_equal(found.digest, told->digest) ? 0 : cli_fail(cli, CTL_FAILED, "%s holds another state", partial);
+}
+
+/* The writer holds the name `partial` for us until it is freed: nobody writes what is verified here, nor takes the name away. */
+static int make_backup(const struct cli *cli, const char *partial, const char *path, bool replace, struct image_told *told) {
+        CLEANUP(backup_freep) struct backup_writer *w = NULL;
+        errint_t r = backup_create(partial, &w);
+
+        if (r == -EBUSY)
+                return cli_fail(cli, CTL_FAILED, "another backup writes %s", partial);
+        if (r < 0)
+                return cli_fail(cli, CTL_FAILED, "%s: %s", partial, strerror(-r));
+        int exit = write_partial(cli, w, partial, told);
+        if (exit == 0)
+                exit = verify(cli, partial, told);
+        if (exit == 0 && renameat2(AT_FDCWD, partial, AT_FDCWD, path, replace ? 0 : RENAME_NOREPLACE) < 0)
+                exit = cli_fail(cli, CTL_FAILED, "%s: %s", path, strerror(errno));
+        if (exit != 0)
+                (void)unlink(partial); /* ours, and worth nothing */
+        return exit;
 }
 
 int cli_backup(struct cli *cli, int argc, char **argv) {
@@ -95,20 +97,14 @@ int cli_backup(struct cli *cli, int argc, char **argv) {
                 return cli_fail(cli, CTL_FAILED, "%s is there already; choose another name, or give --replace", path);
         cleanup_free char *partial = xmalloc(strlen(path) + sizeof(PARTIAL));
         (void)sprintf(partial, "%s" PARTIAL, path);
-        int exit = write_partial(cli, partial, &told);
+        int exit = make_backup(cli, partial, path, replace, &told);
         if (exit != 0)
                 return exit;
-        exit = verify(cli, partial, &told);
-        if (exit == 0 && renameat2(AT_FDCWD, partial, AT_FDCWD, path, replace ? 0 : RENAME_NOREPLACE) < 0)
-                exit = cli_fail(cli, CTL_FAILED, "%s: %s", path, strerror(errno));
-        errint_t r = exit == 0 ? flush_directory_of(path) : 0;
-        if (exit != 0)
-                (void)unlink(partial);
-        else if (r < 0)
-                exit = cli_fail(cli, CTL_FAILED, "%s was written, but its directory cannot be flushed: %s", path, strerror(-r));
-        else
-                print_result(cli, "file", path, &told, size_of(path));
-        return exit;
+        errint_t r = cli_flush_directory_of(path);
+        if (r < 0)
+                return cli_fail(cli, CTL_FAILED, "%s was written, but its directory cannot be flushed: %s", path, strerror(-r));
+        print_result(cli, "file", path, &told, size_of(path));
+        return 0;
 }
 
 /* --- restore */
@@ -185,7 +181,7 @@ static int make_database(struct cli *cli, const char *db, struct state *state, u
                 if (renameat2(AT_FDCWD, path, AT_FDCWD, to, RENAME_NOREPLACE) < 0 && (errno != ENOENT || suffixes[i][0] == '\0'))
                         return cli_fail(cli, CTL_FAILED, "%s: %s", to, strerror(errno));
         }
-        r = flush_directory_of(db);
+        r = cli_flush_directory_of(db);
         return r < 0 ? cli_fail(cli, CTL_FAILED, "the directory of %s cannot be flushed: %s", db, strerror(-r)) : 0;
 }
 

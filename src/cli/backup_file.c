@@ -28,21 +28,6 @@ struct backup_writer {
 };
 
 /* --- writing */
-static errint_t write_all(int fd, const void *data, size_t n) {
-        const uint8_t *p = data;
-
-        while (n > 0) {
-                ssize_t done = write(fd, p, n);
-                if (done < 0 && errno == EINTR)
-                        continue;
-                if (done < 0)
-                        return -errno;
-                p += done;
-                n -= (size_t)done;
-        }
-        return 0;
-}
-
 /* What an interrupted backup left is used again; what another one is writing is not: it holds a lock, and its file may have got its name
  * meanwhile. */
 errint_t backup_create(const char *path, struct backup_writer **ret) {
@@ -85,7 +70,7 @@ errint_t backup_head(void *writer, const struct image_told *told) {
         enc_u64(&e, told->bytes);
         enc_u32(&e, crc32c(0, e.data, e.len));
         POST(e.err == 0 && e.len == HEAD);
-        return write_all(w->fd, e.data, e.len);
+        return cli_write_all(w->fd, e.data, e.len);
 }
 
 errint_t backup_add(void *writer, const void *p, size_t n) {
@@ -104,8 +89,8 @@ errint_t backup_add(void *writer, const void *p, size_t n) {
         enc_u32(&e, (uint32_t)(small ? small_len : n));
         w->total += n;
         w->hash = hash128_chain(w->hash, p, n);
-        r = write_all(w->fd, e.data, e.len);
-        return r < 0 ? r : write_all(w->fd, small ? small : p, small ? small_len : n);
+        r = cli_write_all(w->fd, e.data, e.len);
+        return r < 0 ? r : cli_write_all(w->fd, small ? small : p, small ? small_len : n);
 }
 
 errint_t backup_finish(struct backup_writer *w) {
@@ -115,7 +100,7 @@ errint_t backup_finish(struct backup_writer *w) {
         enc_u64(&e, 0);
         enc_u64(&e, w->total);
         enc_hash128(&e, w->hash);
-        errint_t r = write_all(w->fd, e.data, e.len);
+        errint_t r = cli_write_all(w->fd, e.data, e.len);
         return r < 0 ? r : fsync(w->fd) < 0 ? -errno : 0;
 }
 

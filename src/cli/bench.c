@@ -85,25 +85,12 @@ static void fill_text(struct writer *w, size_t n) {
         }
 }
 
-static errint_t write_whole(int fd, const uint8_t *p, size_t n) {
-        while (n > 0) {
-                ssize_t done = write(fd, p, n);
-                if (done < 0 && errno == EINTR)
-                        continue;
-                if (done < 0)
-                        return -errno;
-                p += done;
-                n -= (size_t)done;
-        }
-        return 0;
-}
-
 static errint_t replace_file(struct writer *w, const char *temporary, const char *path, size_t n) {
         cleanup_fd int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 
         if (fd < 0)
                 return -errno;
-        errint_t error = write_whole(fd, w->buffer, n);
+        errint_t error = cli_write_all(fd, w->buffer, n);
         if (error == 0 && w->b->fsync && fsync(fd) < 0)
                 error = -errno;
         if (close(steal_fd(&fd)) < 0 && error == 0)

@@ -32,7 +32,13 @@ int cli_ask(const struct cli *cli, size_t n, const char *const *words, struct ct
 /* Asks and parses the body. */
 int cli_ask_json(const struct cli *cli, size_t n, const char *const *words, json_t **ret);
 void cli_print_json(const json_t *j);
+const char *cli_text(const json_t *o, const char *key); /* "" if it has none */
+uint64_t cli_number(const json_t *o, const char *key);  /* 0 likewise */
 void cli_bytes(uint64_t v, char *buf, size_t size); /* "1.5 MiB" */
+
+/* files.c */
+errint_t cli_write_all(int fd, const void *p, size_t n);
+errint_t cli_flush_directory_of(const char *path); /* so that the name at path is on the medium */
 
 /* Left-aligned columns, as wide as their widest cell. Cells are copied. */
 struct table;

@@ -43,24 +43,18 @@ static char *read_all(const char *path, size_t *ret_len, errint_t *ret_error) {
 /* Under another name, flushed, then in one step. */
 static errint_t replace_file(const char *path, const char *text) {
         char temporary[PATH_MAX];
-        size_t len = strlen(text), done = 0;
 
         if ((size_t)snprintf(temporary, sizeof(temporary), "%s.new", path) >= sizeof(temporary))
                 return -ENAMETOOLONG;
         cleanup_fd int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
         errint_t e = fd < 0 ? -errno : 0;
-        while (e == 0 && done < len) {
-                ssize_t n = write(fd, text + done, len - done);
-                if (n < 0)
-                        e = -errno;
-                else
-                        done += (size_t)n;
-        }
+        if (e == 0)
+                e = cli_write_all(fd, text, strlen(text));
         if (e == 0 && (fsync(fd) < 0 || rename(temporary, path) < 0))
                 e = -errno;
         if (e < 0 && fd >= 0)
                 (void)unlink(temporary); /* the first error counts */
-        return e;
+        return e < 0 ? e : cli_flush_directory_of(path);
 }
 
 struct where {

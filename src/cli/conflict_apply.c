@@ -164,9 +164,11 @@ static errint_t apply_write(int root, const struct conflict_file *f) {
 
         if (r < 0)
                 return r;
-        cleanup_fd int fd = open_below(root, f->path, O_WRONLY | (append ? O_APPEND : 0));
+        cleanup_fd int fd = open_below(root, f->path, O_WRONLY | O_NONBLOCK | (append ? O_APPEND : 0)); /* a fifo is not waited for */
         if (fd < 0 || fstat(fd, &st) < 0)
                 return -errno;
+        if (!S_ISREG(st.st_mode))
+                return -EINVAL;
         if (op->write.keep < (uint64_t)st.st_size)
                 r = last(ftruncate(fd, (off_t)op->write.keep));
         for (size_t i = 0; i < op->write.n_extents && r == 0; i++) {
@@ -326,6 +328,12 @@ static int apply_setting(const struct cli *cli, const struct op *op) {
         return cli_ask(cli, 3, (const char *const[]){"set", name, text}, &r);
 }
 
+static int fail(const struct cli *cli, const struct conflict_file *f, errint_t error) {
+        char quoted[1024];
+        return cli_fail(cli, CTL_FAILED, "%s: %s: %s", f->name, log_quote(f->path, strlen(f->path), quoted, sizeof(quoted)),
+                        strerror(-error));
+}
+
 int conflict_apply(const struct cli *cli, int root, const struct conflict_file *f) {
         errint_t r = -EOPNOTSUPP;
 
@@ -359,7 +367,7 @@ int conflict_apply(const struct cli *cli, int root, const struct conflict_file *
         default:
                 break;
         }
-        return r < 0 ? cli_fail(cli, CTL_FAILED, "%s: %s: %s", f->name, f->path, strerror(-r)) : 0;
+        return r < 0 ? fail(cli, f, r) : 0;
 }
 
 /* --- diff: the file as it is and as it would be, by diff(1) */
@@ -448,5 +456,5 @@ int conflict_diff(const struct cli *cli, int root, const struct conflict_file *f
         cleanup_fd int before = r == 0 ? blob_file(now) : -1, after = r == 0 ? blob_file(then) : -1;
         if (r == 0 && (before < 0 || after < 0))
                 r = -ENOMEM;
-        return r < 0 ? cli_fail(cli, CTL_FAILED, "%s: %s: %s", f->name, f->path, strerror(-r)) : run_diff(cli, f->path, before, after);
+        return r < 0 ? fail(cli, f, r) : run_diff(cli, log_quote(f->path, strlen(f->path), quoted, sizeof(quoted)), before, after);
 }

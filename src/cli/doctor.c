@@ -30,14 +30,6 @@ struct doctor {
         unsigned faults, advice;
 };
 
-static const char *text(const json_t *o, const char *key) {
-        const char *s = json_string_value(json_object_get(o, key));
-        return s ? s : "";
-}
-static uint64_t number(const json_t *o, const char *key) {
-        return (uint64_t)json_integer_value(json_object_get(o, key));
-}
-
 static void found(struct doctor *d, enum level level, const char *check, const char *remedy, const char *fmt, ...)
         __attribute__((format(printf, 5, 6)));
 static void found(struct doctor *d, enum level level, const char *check, const char *remedy, const char *fmt, ...) {
@@ -61,12 +53,12 @@ static void check_writable(struct doctor *d) {
 
         if (json_is_true(json_object_get(store, "failed")))
                 found(d, LEVEL_FAULT, "database", "free space or replace the disk, then restart coteried",
-                      "the store refuses everything: %s", text(store, "reason"));
+                      "the store refuses everything: %s", cli_text(store, "reason"));
         else if (!json_is_true(json_object_get(d->status, "writable")))
                 found(d, LEVEL_FAULT, "writable", "see the reason; docs/OPERATIONS.md has a remedy for each", "read-only: %s",
-                      text(d->status, "reason"));
+                      cli_text(d->status, "reason"));
         else
-                found(d, LEVEL_OK, "writable", "", "writable, epoch %" PRIu64, number(d->status, "adopted"));
+                found(d, LEVEL_OK, "writable", "", "writable, epoch %" PRIu64, cli_number(d->status, "adopted"));
 }
 
 static void check_usage(struct doctor *d) {
@@ -76,7 +68,7 @@ static void check_usage(struct doctor *d) {
         bool fine = true;
 
         for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-                uint64_t used = number(usage, keys[i][0]), max = number(usage, keys[i][1]);
+                uint64_t used = cli_number(usage, keys[i][0]), max = cli_number(usage, keys[i][1]);
                 char remedy[128];
                 if (max == 0 || used / (max / 100 + 1) < FULL_PERCENT)
                         continue;
@@ -89,7 +81,7 @@ static void check_usage(struct doctor *d) {
 }
 
 static void check_disk(struct doctor *d) {
-        const char *db = text(d->status, "database");
+        const char *db = cli_text(d->status, "database");
         char directory[PATH_MAX], space[32];
         struct statfs fs;
 
@@ -117,7 +109,7 @@ static void check_disk(struct doctor *d) {
 }
 
 static void check_mount(struct doctor *d) {
-        const char *mount = text(d->status, "mountpoint");
+        const char *mount = cli_text(d->status, "mountpoint");
         struct statfs fs;
 
         if (statfs(mount, &fs) < 0)
@@ -152,7 +144,7 @@ static void check_clock(struct doctor *d) {
 }
 
 static void check_version(struct doctor *d) {
-        const char *theirs = text(d->status, "version");
+        const char *theirs = cli_text(d->status, "version");
 
         if (strcmp(theirs, COTERIE_VERSION) != 0)
                 found(d, LEVEL_ADVICE, "version", "restart coteried after an upgrade", "the daemon has version %s, this command %s", theirs,
@@ -164,16 +156,16 @@ static void check_version(struct doctor *d) {
 static void check_conflicts(struct doctor *d) {
         const json_t *c = json_object_get(d->status, "conflicts");
 
-        if (number(c, "waiting") > 0)
+        if (cli_number(c, "waiting") > 0)
                 found(d, LEVEL_FAULT, "conflicts", "coterie conflicts drop, or make room, then coterie stop",
-                      "%" PRIu64 " records could not be written and are in memory only", number(c, "waiting"));
-        if (number(c, "records") > 0)
+                      "%" PRIu64 " records could not be written and are in memory only", cli_number(c, "waiting"));
+        if (cli_number(c, "records") > 0)
                 found(d, LEVEL_ADVICE, "conflicts", "coterie conflicts: apply or drop them",
-                      "%" PRIu64 " operations of a history that was left", number(c, "records"));
+                      "%" PRIu64 " operations of a history that was left", cli_number(c, "records"));
 }
 
 static void check_level(struct doctor *d) {
-        if (strcmp(text(d->status, "sync_level"), "none") == 0)
+        if (strcmp(cli_text(d->status, "sync_level"), "none") == 0)
                 found(d, LEVEL_ADVICE, "sync level", "coterie set sync_level=filesystem, and in the configuration file",
                       "level none: a power cut may take everything since the last checkpoint");
 }
@@ -186,7 +178,7 @@ static void check_members(struct doctor *d) {
         json_array_foreach((json_t *)(uintptr_t)members, i, m) {
                 if (json_is_true(json_object_get(m, "expelled")))
                         found(d, LEVEL_FAULT, "members", "look at its disk and load; it comes back by itself when it is fast enough",
-                              "node %" PRIu64 " was expelled: it makes no progress", number(m, "node"));
+                              "node %" PRIu64 " was expelled: it makes no progress", cli_number(m, "node"));
                 synced += json_is_true(json_object_get(m, "synced"));
         }
         if (synced < json_array_size(members))
@@ -204,18 +196,19 @@ static void check_cluster(struct doctor *d) {
                 return;
         }
         if (!json_is_true(json_object_get(c, "connected"))) {
-                found(d, LEVEL_FAULT, "corosync", "start corosync; coteried connects by itself", "not connected: %s", text(c, "problem"));
+                found(d, LEVEL_FAULT, "corosync", "start corosync; coteried connects by itself", "not connected: %s",
+                      cli_text(c, "problem"));
                 return;
         }
         if (!json_is_true(json_object_get(c, "quorate")))
                 found(d, LEVEL_FAULT, "quorum", "bring the other nodes back", "%" PRIu64 " of %" PRIu64 " votes, %" PRIu64 " are needed",
-                      number(c, "votes"), number(c, "votes_expected"), number(c, "votes_needed"));
-        if (text(c, "weak_quorum")[0])
+                      cli_number(c, "votes"), cli_number(c, "votes_expected"), cli_number(c, "votes_needed"));
+        if (cli_text(c, "weak_quorum")[0])
                 found(d, LEVEL_ADVICE, "quorum", "an odd number of votes and no special modes; a third node or qnetd",
-                      "weak: %s; two halves may both be allowed to write", text(c, "weak_quorum"));
-        if (number(c, "votes_expected") == 2 && !text(c, "weak_quorum")[0])
+                      "weak: %s; two halves may both be allowed to write", cli_text(c, "weak_quorum"));
+        if (cli_number(c, "votes_expected") == 2 && !cli_text(c, "weak_quorum")[0])
                 found(d, LEVEL_ADVICE, "quorum", "add a third vote", "two votes: the loss of either node makes the other one read-only");
-        uint64_t token = number(c, "token_ms");
+        uint64_t token = cli_number(c, "token_ms");
         if (token > 0 && token < TOKEN_LOW_MS)
                 found(d, LEVEL_ADVICE, "time-outs", "token: 1000 or more in corosync.conf",
                       "token %" PRIu64 " ms: short stalls of a machine count as its death", token);
@@ -223,7 +216,7 @@ static void check_cluster(struct doctor *d) {
                 found(d, LEVEL_ADVICE, "time-outs", "a smaller token in corosync.conf",
                       "token %" PRIu64 " ms: writers wait longer than that when a node dies", token);
         else
-                found(d, LEVEL_OK, "time-outs", "", "token %" PRIu64 " ms, consensus %" PRIu64 " ms", token, number(c, "consensus_ms"));
+                found(d, LEVEL_OK, "time-outs", "", "token %" PRIu64 " ms, consensus %" PRIu64 " ms", token, cli_number(c, "consensus_ms"));
         check_members(d);
 }
 

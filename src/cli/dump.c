@@ -143,7 +143,6 @@ static int load(struct cli *cli, int fd, const char *into) {
         if (chdir(into) < 0)
                 return cli_fail(cli, CTL_FAILED, "%s: %s", into, strerror(errno));
         tar_locale();
-        (void)umask(0);
         progress_begin(&loading.progress, cli->command, fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0);
         errint_t r = tar_extract(fd, &watch, &counts, &problems, fault, sizeof(fault));
         progress_end(&loading.progress);

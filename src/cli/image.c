@@ -4,10 +4,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static uint64_t number(const json_t *o, const char *key) {
-        return (uint64_t)json_integer_value(json_object_get(o, key));
-}
-
 static bool parse_digest(const char *text, struct hash128 *ret) {
         return text && sscanf(text, "%16" SCNx64 "%16" SCNx64, &ret->hi, &ret->lo) == 2;
 }
@@ -21,9 +17,9 @@ static int begin_image(const struct cli *cli, struct image_told *told, char toke
         const char *name = json_string_value(json_object_get(o, "token"));
         bool good = name && parse_digest(json_string_value(json_object_get(o, "digest")), &told->digest);
         (void)snprintf(token, 32, "%s", name ? name : "");
-        told->pos = (struct position){.epoch = number(o, "epoch"), .seq = number(o, "sequence")};
-        told->inodes = number(o, "inodes");
-        told->bytes = number(o, "bytes");
+        told->pos = (struct position){.epoch = cli_number(o, "epoch"), .seq = cli_number(o, "sequence")};
+        told->inodes = cli_number(o, "inodes");
+        told->bytes = cli_number(o, "bytes");
         json_decref(o);
         return good ? 0 : cli_fail(cli, CTL_FAILED, "the daemon's answer is not understood; use the coterie that came with it");
 }

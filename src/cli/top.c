@@ -48,14 +48,6 @@ struct top {
         struct termios before;
 };
 
-static const char *text(const json_t *o, const char *key) {
-        const char *s = json_string_value(json_object_get(o, key));
-        return s ? s : "";
-}
-static uint64_t number(const json_t *o, const char *key) {
-        return (uint64_t)json_integer_value(json_object_get(o, key));
-}
-
 static double now_s(void) {
         struct timespec ts;
         (void)clock_gettime(CLOCK_MONOTONIC, &ts); /* cannot fail for this clock */
@@ -63,7 +55,7 @@ static double now_s(void) {
 }
 
 static double rate_of(const json_t *now, const json_t *before, const char *counter, double seconds) {
-        uint64_t a = number(json_object_get(before, "counters"), counter), b = number(json_object_get(now, "counters"), counter);
+        uint64_t a = cli_number(json_object_get(before, "counters"), counter), b = cli_number(json_object_get(now, "counters"), counter);
         return seconds > 0 && b > a ? (double)(b - a) / seconds : 0;
 }
 
@@ -136,25 +128,25 @@ static void draw(const json_t *now, const json_t *before, double seconds) {
                 s.rows = w.ws_row;
                 s.columns = w.ws_col;
         }
-        cli_bytes(number(usage, "bytes"), used, sizeof(used));
-        cli_bytes(number(usage, "bytes_max"), max, sizeof(max));
+        cli_bytes(cli_number(usage, "bytes"), used, sizeof(used));
+        cli_bytes(cli_number(usage, "bytes_max"), max, sizeof(max));
         (void)printf("\033[H");
-        line(&s, "%s: %s%s%s", text(now, "mountpoint"), json_is_true(json_object_get(now, "writable")) ? "writable" : "read-only",
-             text(now, "reason")[0] ? ": " : "", text(now, "reason"));
+        line(&s, "%s: %s%s%s", cli_text(now, "mountpoint"), json_is_true(json_object_get(now, "writable")) ? "writable" : "read-only",
+             cli_text(now, "reason")[0] ? ": " : "", cli_text(now, "reason"));
         line(&s, "epoch %" PRIu64 ", sequence %" PRIu64 ", stable %" PRIu64 ", on the medium %" PRIu64 ", under way %" PRIu64,
-             number(now, "epoch"), number(now, "sequence"), number(now, "stable_sequence"),
-             number(json_object_get(now, "store"), "flushed_sequence"), number(now, "requests"));
-        line(&s, "%s of %s, %" PRIu64 " of %" PRIu64 " inodes", used, max, number(usage, "inodes"), number(usage, "inodes_max"));
+             cli_number(now, "epoch"), cli_number(now, "sequence"), cli_number(now, "stable_sequence"),
+             cli_number(json_object_get(now, "store"), "flushed_sequence"), cli_number(now, "requests"));
+        line(&s, "%s of %s, %" PRIu64 " of %" PRIu64 " inodes", used, max, cli_number(usage, "inodes"), cli_number(usage, "inodes_max"));
         line(&s, "%s", "");
         draw_rates(&s, now, before, seconds);
         line(&s, "%s", "");
         line(&s, "%-6s %-20s %-9s %14s %14s", "NODE", "NAME", "STATE", "CONFIRMED", "ON MEDIUM");
         json_array_foreach((json_t *)(uintptr_t)members, i, m) {
-                line(&s, "%-6" PRIu64 " %-20.20s %-9s %14" PRIu64 " %14" PRIu64, number(m, "node"), text(m, "name"),
+                line(&s, "%-6" PRIu64 " %-20.20s %-9s %14" PRIu64 " %14" PRIu64, cli_number(m, "node"), cli_text(m, "name"),
                      json_is_true(json_object_get(m, "expelled")) ? "expelled"
                      : json_is_true(json_object_get(m, "synced")) ? "synced"
                                                                   : "joining",
-                     number(m, "acked_sequence"), number(m, "flushed_sequence"));
+                     cli_number(m, "acked_sequence"), cli_number(m, "flushed_sequence"));
         }
         (void)printf("\033[J");
 }
@@ -173,7 +165,7 @@ static void print_line(const struct top *t, const json_t *now, const json_t *bef
                 json_decref(o);
                 return;
         }
-        (void)printf("sequence %" PRIu64, number(now, "sequence"));
+        (void)printf("sequence %" PRIu64, cli_number(now, "sequence"));
         for (size_t i = 0; i < ARRAY_LEN(rates); i++) {
                 double rate = rate_of(now, before, rates[i].counter, seconds);
                 if (rate <= 0)
