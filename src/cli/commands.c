@@ -95,8 +95,7 @@ const struct cli_command cli_commands[] = {
         {"trace", "", "the last moves of the daemon's state machines", "  coterie trace | tail\n", cli_trace},
         {"stop", "", "stop the daemon and wait until it has ended", "  coterie stop\n", cli_stop},
         {"completion", "bash | zsh | fish", "a completion script for the shell",
-         "  source <(coterie completion bash)\n  coterie completion fish > coterie.fish\n",
-         cli_completion},
+         "  source <(coterie completion bash)\n  coterie completion fish > coterie.fish\n", cli_completion},
         {"version", "", "the version of this program", "  coterie version\n", cli_version},
 };
 const size_t cli_commands_n = ARRAY_LEN(cli_commands);

@@ -198,9 +198,14 @@ static void run_stop(struct ctl_call *c) {
 }
 
 const struct ctl_command daemon_commands[] = {
-        {"status", 0, 0, "status", run_status},   {"metrics", 0, 0, "metrics", run_metrics}, {"sync", 0, 1, "sync [checkpoint]", run_sync},
-        {"set", 2, 2, "set NAME VALUE", run_set}, {"get", 0, 1, "get [NAME]", run_get},      {"trace", 0, 0, "trace", run_trace},
-        {"stop", 0, 0, "stop", run_stop},         {"cluster", 1, 2, "cluster init [NAME]", cluster_command},
+        {"status", 0, 0, "status", run_status},
+        {"metrics", 0, 0, "metrics", run_metrics},
+        {"sync", 0, 1, "sync [checkpoint]", run_sync},
+        {"set", 2, 2, "set NAME VALUE", run_set},
+        {"get", 0, 1, "get [NAME]", run_get},
+        {"trace", 0, 0, "trace", run_trace},
+        {"stop", 0, 0, "stop", run_stop},
+        {"cluster", 1, 2, "cluster init [NAME]", cluster_command},
         {"image", 1, 2, "image begin | next TOKEN | end TOKEN", images_command},
 };
 const size_t daemon_commands_n = ARRAY_LEN(daemon_commands);

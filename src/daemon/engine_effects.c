@@ -214,7 +214,8 @@ void effects_run(struct engine *e, const struct repl_effects *effects) {
                 effect_run(e, &effects->items[i]);
                 doubt |= effects->items[i].kind == EFFECT_REPLY && effects->items[i].reply.result.error == -EIO;
         }
-        /* The kernel takes a failed operation for one that did not happen, and is not told of its own ones: but this one may have, or may yet. */
+        /* The kernel takes a failed operation for one that did not happen, and is not told of its own ones: but this one may have, or may
+         * yet. */
         if (doubt && e->hooks.invalidate_all)
                 e->hooks.invalidate_all(e->hooks.ctx, NULL);
 }

@@ -6,10 +6,10 @@
  * to die. It also reports a daemon whose loops make no step.
  *
  * How it knows: a thread that does nothing but wait has a table of open files of its own (unshare(2), CLONE_FILES), and in it the only
- * writing end of a pipe. When the process is killed this thread ends at once, whatever the others are stuck in, and with it the pipe. A pidfd
- * or a pipe in the shared table would tell only when the last thread has ended; PR_SET_PDEATHSIG was tried and did not always come (Linux
- * 6.18). A crash is told by its signal handler: while a core is written no thread ends. What the guardian cuts is the connection whose
- * abort file it was handed, open: numbers of connections are used again, an open file is not.
+ * writing end of a pipe. When the process is killed this thread ends at once, whatever the others are stuck in, and with it the pipe. A
+ * pidfd or a pipe in the shared table would tell only when the last thread has ended; PR_SET_PDEATHSIG was tried and did not always come
+ * (Linux 6.18). A crash is told by its signal handler: while a core is written no thread ends. What the guardian cuts is the connection
+ * whose abort file it was handed, open: numbers of connections are used again, an open file is not.
  *
  * It has a session of its own, blocks all signals, and holds nothing open but its ends of the pipe and of a socket, that file, and the log.
  * It ends with the daemon's last thread. */

@@ -1,9 +1,9 @@
 /* crew.h: which workers wait for requests, and how. Private to src/fuse.
  *
- * Waking a thread costs more than answering most requests does: 20 us on a virtual machine, where a processor without work has to be
- * woken by the hypervisor. So while requests follow one another closely, one worker alone takes them: it looks for the next one for a
- * moment before it sleeps, if a processor is idle, and the others rest where the kernel does not wake them for each request. As soon as more than one request
- * waits again and again, and there are processors enough, another one joins.
+ * Waking a thread costs more than answering most requests does: 20 us on a virtual machine, where a processor without work has to be woken
+ * by the hypervisor. So while requests follow one another closely, one worker alone takes them: it looks for the next one for a moment
+ * before it sleeps, if a processor is idle, and the others rest where the kernel does not wake them for each request. As soon as more than
+ * one request waits again and again, and there are processors enough, another one joins.
  *
  * Nobody may have to wait because the one worker is held up, on a slow disk for instance: one of those that rest, the guard, looks
  * every few milliseconds whether requests are still being taken, and takes over where they are not. When it gets quiet, all go back to

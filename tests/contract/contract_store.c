@@ -241,7 +241,7 @@ START_TEST(replace_is_one_switch) {
                 uint64_t switched = b.r.state.pos.seq;
                 b.r.durable = b.r.written = 0;
                 OK(rig_barrier(&b.r));
-                ck_assert_uint_le(b.r.durable, switched); /* positions of the old history count no more */
+                ck_assert_uint_le(b.r.durable, switched);       /* positions of the old history count no more */
                 OK(b.r.store->ops->set_promised(b.r.store, 9)); /* before its first operation: at its position, not at the old history's */
                 OK(b.r.store->ops->set_adopted(b.r.store, 9));
                 b.r.epoch = 9;

@@ -1,4 +1,5 @@
-/* fuzz_image.c: what backups and conflict records are read with, against any bytes. Input: a choice, then a stream in pieces as the choice says; or a record. */
+/* fuzz_image.c: what backups and conflict records are read with, against any bytes. Input: a choice, then a stream in pieces as the choice
+ * says; or a record. */
 #include "core/conflict.h"
 #include "repl/image.h"
 

@@ -420,8 +420,8 @@ static void other_history(struct fake *k, unsigned n) {
         state_done(&old);
 }
 
-/* A file was made in a history that is given up before the answer, and is made again in another one: it is that one which is open then, whatever
- * number it has there, and whoever has its first number. */
+/* A file was made in a history that is given up before the answer, and is made again in another one: it is that one which is open then,
+ * whatever number it has there, and whoever has its first number. */
 START_TEST(created_in_two_histories) {
         for (unsigned others = 0; others < 4; others++) {
                 struct fake *k = fake_new(FAKE_BY_HAND);

@@ -229,10 +229,9 @@ START_TEST(a_failed_flush_of_an_earlier_life) {
                 OK(rig_barrier(&b.r));
                 file_of(&b, "lost", 30000);
                 file_of(&b, "before", 30000);
-                simdisk_fail(
-                        b.disk,
-                        &(struct simdisk_fault){
-                                .kinds = SIMDISK_SYNC, .path_part = seed % 2 ? "-content" : "-oplog", .nth = 1, .error = -EIO});
+                simdisk_fail(b.disk,
+                             &(struct simdisk_fault){
+                                     .kinds = SIMDISK_SYNC, .path_part = seed % 2 ? "-content" : "-oplog", .nth = 1, .error = -EIO});
                 ck_assert_int_eq(rig_barrier(&b.r), -EIO);
                 uint64_t end = b.r.state.pos.seq;
                 bed_kill(&b);
