@@ -170,8 +170,8 @@ static struct node *open_new(struct flight *f, struct tree *t, uint64_t ino) {
         return n;
 }
 
-/* Applied again, in another history, an operation may get another number: what was opened in the first is nobody's, or somebody else's. It is given
- * up when no locks are held. */
+/* Applied again, in another history, an operation may get another number: what was opened in the first is nobody's, or somebody else's. It
+ * is given up when no locks are held. */
 static void lose_handle(struct flight *f) {
         f->handle->lost_next = f->lost;
         f->lost = steal_pointer(&f->handle);
@@ -256,8 +256,10 @@ static errint_t tmpfile_acl(struct tree *t, uint64_t ino, const struct flight *f
 
 static void tmpfile_made(struct flight *f, struct state *s, const struct op_result *r) {
         struct attr a = f->tmp_attr;
-        if (r->error < 0 || f->handle)
+        if (r->error < 0 || (f->handle && f->handle->node->ino == r->ino && tree_is_orphan(s->tree, r->ino)))
                 return;
+        if (f->handle)
+                lose_handle(f);
         a.ino = r->ino;
         f->failed = tree_orphan_new(s->tree, &a);
         if (f->failed < 0)
