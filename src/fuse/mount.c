@@ -113,6 +113,7 @@ static enum answer ask(const char *path) {
         pid_t pid = fork();
         if (pid == 0) {
                 struct statfs st;
+                (void)close_range(0, UINT_MAX, 0); /* locks of ours would live as long as it is left behind */
                 _exit(statfs(path, &st) < 0 && (errno == ENOTCONN || errno == ECONNABORTED) ? ANSWER_DEAD : ANSWER_LIVING);
         }
         cleanup_fd int fd = pid > 0 ? pidfd_open(pid, 0) : -1;
