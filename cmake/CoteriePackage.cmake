@@ -57,7 +57,10 @@ endforeach()
 file(GLOB documents ${CMAKE_SOURCE_DIR}/docs/*.md)
 install(FILES ${documents} ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/NEWS.md DESTINATION share/doc/coterie-doc COMPONENT doc)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs/decisions DESTINATION share/doc/coterie-doc COMPONENT doc)
-install(FILES ${CMAKE_SOURCE_DIR}/cmake/package/coterie.conf DESTINATION ${CMAKE_INSTALL_FULL_SYSCONFDIR}/coterie COMPONENT daemon)
+# A configuration that is there already stays.
+install(CODE "if(NOT EXISTS \"\$ENV{DESTDIR}${CMAKE_INSTALL_FULL_SYSCONFDIR}/coterie/coterie.conf\")
+  file(INSTALL DESTINATION \"${CMAKE_INSTALL_FULL_SYSCONFDIR}/coterie\" TYPE FILE FILES \"${CMAKE_SOURCE_DIR}/cmake/package/coterie.conf\")
+endif()" COMPONENT daemon)
 
 set(CPACK_SOURCE_GENERATOR TGZ)
 set(CPACK_SOURCE_PACKAGE_FILE_NAME coterie-${PROJECT_VERSION})
