@@ -6,7 +6,7 @@
 #   up [N] [--no-daemon] [-- COTERIED OPTION...]   start N nodes (3), wait until the tree is writable on all
 #   down                               stop everything and leave nothing behind
 #   status                             what runs where
-#   exec NODE COMMAND...               run a command inside a node (as root, in its namespaces)
+#   exec NODE COMMAND...               run a command inside a node (as root, in its namespaces); `coterie` is the built one
 #   partition 1 2,3 [...]              nodes of a group reach only each other
 #   cut FROM TO                        FROM's packets no longer reach TO (one way only)
 #   heal                               all links work again
@@ -29,9 +29,9 @@ cluster_name=${COTERIE_CLUSTER:-testcluster}
 
 die() { echo "cluster.sh: $*" >&2; exit 1; }
 nodes() { [ -d "$dir" ] && (cd "$dir" && ls -d node* 2>/dev/null | sed 's/^node//' | sort -n) || true; }
-init_pid() { cat "$dir/node$1/init.pid" 2>/dev/null || die "there is no node $1; nodes: $(nodes | tr '\n' ' ')"; }
+init_pid() { cat "$dir/node$1/init.pid" 2>/dev/null || die "there is no node $1; nodes: $(nodes | paste -sd' ')"; }
 runs() { grep -qs '^State:[[:space:]][^ZX]' "/proc/$1/status"; } # one that ended and waits for its parent does not
-inside() { local n=$1; shift; nsenter -t "$(init_pid "$n")" -m -n -u -p -- "$@"; }
+inside() { local n=$1 pid; shift; pid=$(init_pid "$n"); nsenter -t "$pid" -m -n -u -p -- "$@"; }
 in_switch() { nsenter -t "$(cat "$dir/switch.pid")" -n -- "$@"; }
 address() { echo "10.77.0.$1"; }
 
@@ -242,6 +242,7 @@ heal() {
 
 status() {
         local n
+        [ -e "$dir/switch.pid" ] || echo "no cluster is up in $dir"
         for n in $(nodes); do
                 printf 'node %s: corosync %s, coteried %s\n' "$n" "$( (process_of "$n" corosync) 2>/dev/null || echo -)" "$( (process_of "$n" daemon) 2>/dev/null || echo -)"
                 inside "$n" corosync-quorumtool -s 2>/dev/null | grep -E 'Quorate|Ring ID|Total votes' | sed 's/^/    /' || true
@@ -275,15 +276,15 @@ case $command in
 up) up "$@" ;;
 down) down ;;
 status) status ;;
-exec) n=$1; shift; inside "$n" "$@" ;;
+exec) [ $# -ge 2 ] || die "usage: exec NODE COMMAND..."; n=$1; shift; inside "$n" env PATH="$bin:$PATH" "$@" ;;
 partition) partition "$@" ;;
-cut) inside "$1" ip route add blackhole "$(address "$2")/32" ;;
+cut) [ $# -eq 2 ] || die "usage: cut FROM TO"; inside "$1" ip route add blackhole "$(address "$2")/32" ;;
 heal) heal ;;
 kill) signal KILL "$@" ;;
 stop) signal STOP "$@" ;;
 cont) signal CONT "$@" ;;
-start) case $2 in corosync) start_corosync "$1" ;; daemon) start_daemon "$1" ;; *) die "start what? daemon or corosync" ;; esac ;;
-pid) process_of "$@" ;;
+start) case ${2:-} in corosync) start_corosync "$1" ;; daemon) start_daemon "$1" ;; *) die "usage: start NODE daemon|corosync" ;; esac ;;
+pid) [ $# -eq 2 ] || die "usage: pid NODE daemon|corosync"; process_of "$@" ;;
 powercut) powercut "$@" ;;
 node-init) node_init "$@" ;;
 new-boot) new_boot ;;

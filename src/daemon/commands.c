@@ -16,17 +16,18 @@ static void reply_text(struct ctl_call *c, char *body) {
         free(body);
 }
 
+/* what: what failed, if the command does not say it; or "" */
 static void reply_error(struct ctl_call *c, struct daemon *d, errint_t error, const char *what) {
         if (error == -EROFS) {
                 struct engine_status s;
                 engine_status(d->engine, &s);
                 char reason[512];
                 cluster_reason(d, &s, reason, sizeof(reason));
-                ctl_call_fail(c, s.store_failed ? CTL_FAILED : CTL_NO_QUORUM, "%s: the node is read-only: %s", what,
+                ctl_call_fail(c, s.store_failed ? CTL_FAILED : CTL_NO_QUORUM, "%s%sthe node is read-only: %s", what, what[0] ? ": " : "",
                               reason[0] ? reason : "no quorum");
                 return;
         }
-        ctl_call_fail(c, CTL_FAILED, "%s: %s", what, strerror(-error));
+        ctl_call_fail(c, CTL_FAILED, "%s%s%s", what, what[0] ? ": " : "", strerror(-error));
 }
 
 static void run_status(struct ctl_call *c) {
@@ -50,7 +51,7 @@ static void checkpoint_done(void *ctx, errint_t error) {
 static void barrier_done(void *ctx, const struct op_result *result) {
         struct ctl_call *c = ctx;
         if (result->error < 0)
-                reply_error(c, daemon_of(c), result->error, "sync");
+                reply_error(c, daemon_of(c), result->error, "");
         else if (ctl_call_count(c) > 0)
                 engine_checkpoint(daemon_of(c)->engine, checkpoint_done, c);
         else
