@@ -83,7 +83,7 @@ echo "installing what is missing …"
 tools/install-packages.sh
 echo "building …"
 mkdir -p build
-if ! { cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release && ninja -C build coteried coterie; } >build/quickstart.log 2>&1; then
+if ! { cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release && ninja -C build coteried coterie mount.coterie man completion; } >build/quickstart.log 2>&1; then
         tail -n 30 build/quickstart.log >&2
         die "the build failed; its last lines are above, all of them in $here/build/quickstart.log"
 fi
