@@ -176,11 +176,23 @@ def load_refuses(t):
             info = tarfile.TarInfo(name)
             info.size = 4
             tar.addfile(info, io.BytesIO(b'evil'))
+        for name, kind, target in (('out', tarfile.SYMTYPE, '/tmp'), ('hard', tarfile.LNKTYPE, '/etc/passwd'),
+                                   ('hard', tarfile.LNKTYPE, '../../../etc/passwd')):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, target
+            tar.addfile(info)
+        info = tarfile.TarInfo('out/through-%d' % os.getpid())
+        info.size = 4
+        tar.addfile(info, io.BytesIO(b'evil'))
+        info = tarfile.TarInfo('only/implied/file')
+        tar.addfile(info)
     (t.dir / 'evil.tar').write_bytes(evil.getvalue())
     done = d.coterie('load', '--merge', t.dir / 'evil.tar', check=False)
     eq(done.returncode, 1)
     eq((d.base / 'outside').exists(), False)
     eq(Path('/tmp/absolute-%d' % os.getpid()).exists(), False)
+    eq((Path('/tmp/through-%d' % os.getpid()).exists(), (d.mnt / 'hard').exists()), (False, False))
+    eq(stat.S_IMODE((d.mnt / 'only/implied').stat().st_mode) & 0o022, 0, 'who an archive does not name may not write')
     (t.dir / 'cut.tar').write_bytes((t.dir / 'a.tar').read_bytes()[:700])
     eq(d.coterie('load', '--merge', t.dir / 'cut.tar', check=False).returncode, 1)
     (t.dir / 'junk').write_bytes(os.urandom(5000))

@@ -166,12 +166,15 @@ def what_does_not_fit_stays(t):
     (d.mnt / 'here').write_text('precious')
     (d.mnt / 'out').symlink_to('/tmp')
     (d.mnt / 'link').symlink_to('here')
+    os.mkfifo(d.mnt / 'fi\x1bfo')
     records = [r.add(create(stat.S_IFREG | 0o644), '/here'), r.add(write([(0, 1, 0)]), '/not there', payload=b'x'),
                r.add(write([(0, 1, 0)]), '/link', payload=b'x'), r.add(create(stat.S_IFREG | 0o644), '/out/evil-%d' % os.getpid()),
-               r.add(write([(0, 1, 0)]), '', payload=b'x'), r.add(create(stat.S_IFREG | 0o644), '/../evil')]
+               r.add(write([(0, 1, 0)]), '', payload=b'x'), r.add(create(stat.S_IFREG | 0o644), '/../evil'),
+               r.add(write([(0, 1, 0)]), '/fi\x1bfo', payload=b'x')]
     for name in records:
         done = d.coterie('conflicts', 'apply', name, check=False)
         eq((name, done.returncode, done.stderr.count('\n')), (name, 1, 1), done.stderr)
+        eq('\x1b' in done.stderr, False, done.stderr)
         eq((r.dir / name).exists(), True)
     eq((d.mnt / 'here').read_text(), 'precious')
     fails(2, os.stat, '/tmp/evil-%d' % os.getpid())
