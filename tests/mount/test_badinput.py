@@ -2,6 +2,7 @@
 import os
 import subprocess
 
+from daemon import wait_until
 from harness import eq, test
 from syscalls import as_user
 
@@ -231,6 +232,20 @@ def control_socket_is_for_root(t):
     d = t.daemon()
     sockets = [p for p in d.run_dir.iterdir() if p.is_socket()]
     eq([oct(p.stat().st_mode & 0o777) for p in sockets], [oct(0o600)])
+
+
+@test
+def closed_standard_files(t):
+    """What is opened gets the lowest free number: nothing that matters may get those that messages go to."""
+    d = t.daemon(start=False)
+    for background in (True, False):
+        with subprocess.Popen(['sh', '-c', 'exec "$@" <&- >&- 2>&-', 'sh'] + d.command(*([] if background else ['--foreground']))) as started:
+            wait_until(lambda: os.path.ismount(d.mnt), 30, 'the mount')
+            d.pid = d.read_pid()
+            eq([os.readlink('/proc/%d/fd/%d' % (d.pid, fd)) for fd in range(3)], ['/dev/null'] * 3)
+            if background:
+                eq(started.wait(30), 0)
+            d.stop()
 
 
 @test
