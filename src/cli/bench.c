@@ -412,7 +412,9 @@ int cli_bench(struct cli *cli, int argc, char **argv) {
         }
         if (!b.dir)
                 return cli_usage(cli);
-        if (stat(b.dir, &st) < 0 || !S_ISDIR(st.st_mode))
+        if (stat(b.dir, &st) < 0)
+                return cli_fail(cli, CTL_FAILED, "%s: %s", b.dir, strerror(errno));
+        if (!S_ISDIR(st.st_mode))
                 return cli_fail(cli, CTL_FAILED, "%s is not a directory", b.dir);
         return run_bench(&b);
 }

@@ -74,7 +74,7 @@ const struct cli_command cli_commands[] = {
          "  coterie top\n  coterie top --count 3 --interval 0.5\n",
          cli_top},
         {"bench", "write DIRECTORY [OPTIONS]", "write files and count the bytes to disk",
-         "  --size SIZE|MIN..MAX  of a file: 4K to 16M (64K)\n"
+         "  --size SIZE|MIN..MAX  of a file, up to 64M (64K)\n"
          "  --max-bytes SIZE      stop after so many (64M)\n"
          "  --max-time SECONDS    stop after so long (30)\n"
          "  --interval SECONDS    a line so often (1)\n"

@@ -34,14 +34,15 @@ void table_print(struct table *t, FILE *f) {
 
         for (size_t i = 0; i < t->rows * t->columns; i++)
                 widths[i % t->columns] = MAX_OF(widths[i % t->columns], width(t->cells[i]));
-        for (size_t r = 0; r < t->rows; r++)
-                for (size_t i = 0; i < t->columns; i++) {
-                        const char *cell = t->cells[r * t->columns + i];
-                        bool last = i + 1 == t->columns;
-                        (void)fprintf(f, "%s%*s", cell, last ? 0 : (int)(widths[i] - width(cell) + 2), "");
-                        if (last)
-                                (void)fputc('\n', f);
-                }
+        for (size_t r = 0; r < t->rows; r++) {
+                char *const *cells = t->cells + r * t->columns;
+                size_t last = t->columns - 1; /* no blanks at the end of a line */
+                while (last > 0 && !cells[last][0])
+                        last--;
+                for (size_t i = 0; i < last; i++)
+                        (void)fprintf(f, "%s%*s", cells[i], (int)(widths[i] - width(cells[i]) + 2), "");
+                (void)fprintf(f, "%s\n", cells[last]);
+        }
 }
 
 void table_free(struct table *t) {
