@@ -349,7 +349,8 @@ errint_t capture_build(struct capture *c, const struct transfer_begin *b, const 
         CLEANUP(sessions_freep) struct sessions *sessions = NULL;
         tree_hash_seed(t, hash_seed);
         (void)snprintf(fault, fault_size, "an inode, a setting or the recorded results are malformed");
-        qsort(c->inodes, c->n_inodes, sizeof(*c->inodes), inode_cmp);
+        if (c->n_inodes > 0) /* else there is no array */
+                qsort(c->inodes, c->n_inodes, sizeof(*c->inodes), inode_cmp);
         errint_t r = build_settings(t, b, begin, begin_len);
         for (size_t i = 0; i < c->n_inodes && r == 0; i++)
                 r = build_inode(t, &c->inodes[i]);
