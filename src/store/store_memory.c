@@ -19,9 +19,10 @@ struct store_backing {
         uint8_t cluster_id[CLUSTER_ID_SIZE];
         char boot_id[40];
         bool exists, clean, open;
-        GPtrArray *records; /* struct kept_record, written out */
-        size_t durable;     /* so many of them */
-        GPtrArray *older;   /* those before the base, for catching up; until the next checkpoint */
+        GPtrArray *records;         /* struct kept_record, written out */
+        size_t durable;             /* so many of them */
+        GPtrArray *older;           /* those before the base, for catching up; until the next checkpoint */
+        pthread_mutex_t calls_lock; /* guards the rest, which is set and asked for while a store runs */
         struct store_fault fault;
         uint64_t fault_seen, calls[CALL_KINDS];
 };
@@ -124,6 +125,7 @@ static GPtrArray *record_list(void) {
 
 struct store_backing *store_backing_new(void) {
         struct store_backing *b = NEW(struct store_backing);
+        (void)pthread_mutex_init(&b->calls_lock, NULL);
         state_init(&b->base);
         b->records = record_list();
         b->older = record_list();
@@ -137,6 +139,7 @@ void store_backing_free(struct store_backing *b) {
         state_done(&b->base);
         g_ptr_array_free(b->records, TRUE);
         g_ptr_array_free(b->older, TRUE);
+        (void)pthread_mutex_destroy(&b->calls_lock);
         free(b);
 }
 void store_backing_wipe(struct store_backing *b) {
@@ -161,27 +164,37 @@ void store_backing_power_cut(struct store_backing *b, uint64_t random) {
         b->durable = keep;
 }
 void store_backing_fail(struct store_backing *b, const struct store_fault *f) {
+        (void)pthread_mutex_lock(&b->calls_lock);
         b->fault = f ? *f : (struct store_fault){0};
         b->fault_seen = 0;
+        (void)pthread_mutex_unlock(&b->calls_lock);
 }
-uint64_t store_backing_calls(const struct store_backing *b, unsigned calls) {
+uint64_t store_backing_calls(struct store_backing *b, unsigned calls) {
         uint64_t n = 0;
+        (void)pthread_mutex_lock(&b->calls_lock);
         for (unsigned i = 0; i < CALL_KINDS; i++)
                 n += (calls & (1u << i)) ? b->calls[i] : 0;
+        (void)pthread_mutex_unlock(&b->calls_lock);
         return n;
 }
 
-static errint_t passes(struct memory_store *s, enum store_call call) {
-        struct store_backing *b = s->backing;
+/* Counts the call. Returns what it is to fail with, 0: it is not. Lock held. */
+static errint_t fault_of(struct store_backing *b, enum store_call call) {
         for (unsigned i = 0; i < CALL_KINDS; i++)
                 b->calls[i] += (unsigned)call == (1u << i);
         if (!(b->fault.calls & call) || b->fault.nth == 0)
                 return 0;
         b->fault_seen++;
         bool hit = b->fault_seen == b->fault.nth || (b->fault.sticky && b->fault_seen > b->fault.nth);
-        if (hit)
-                metric_add(s->metrics, METRIC_STORE_ERRORS, 1);
         return hit ? b->fault.error : 0;
+}
+static errint_t passes(struct memory_store *s, enum store_call call) {
+        (void)pthread_mutex_lock(&s->backing->calls_lock);
+        errint_t r = fault_of(s->backing, call);
+        (void)pthread_mutex_unlock(&s->backing->calls_lock);
+        if (r < 0)
+                metric_add(s->metrics, METRIC_STORE_ERRORS, 1);
+        return r;
 }
 
 /* --- the store; all under lock --- */
