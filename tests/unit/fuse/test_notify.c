@@ -32,17 +32,20 @@ static void teardown(void) {
 enum { DELAY_ENTRY_MIN = 128, DELAY_ENTRY_MAX = 128, DELAY_LISTING_MIN = 200, DELAY_LISTING_MAX = 1 << 20 };
 static _Atomic size_t delay_min = SIZE_MAX, delay_max;
 static _Atomic int delayed;
+static int (*real_reply)(fuse_req_t, const char *, size_t);
+static void find_real_reply(void) {
+        *(void **)&real_reply = dlsym(RTLD_NEXT, "fuse_reply_buf");
+}
 int fuse_reply_buf(fuse_req_t req, const char *buf, size_t size) {
-        static int (*real)(fuse_req_t, const char *, size_t);
-        if (!real)
-                *(void **)&real = dlsym(RTLD_NEXT, "fuse_reply_buf");
+        static pthread_once_t once = PTHREAD_ONCE_INIT; /* workers are many */
+        (void)pthread_once(&once, find_real_reply);
         if (size >= atomic_load(&delay_min) && size <= atomic_load(&delay_max)) {
                 atomic_store(&delay_min, SIZE_MAX);
                 atomic_store(&delayed, 1);
                 while (atomic_load(&delayed) == 1)
                         usleep(100);
         }
-        return real(req, buf, size);
+        return real_reply(req, buf, size);
 }
 
 static void delay(size_t min, size_t max) {
