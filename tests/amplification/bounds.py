@@ -10,7 +10,6 @@ from measure import KIB, MIB, pattern, updates_for
 REPLACE = {128: (1536, 1536), KIB: (3072, 2048), 4 * KIB: (1.8 * 4 * KIB, 4 * KIB), 8 * KIB: (1.5 * 8 * KIB, 0.75 * 8 * KIB),
            64 * KIB: (1.15 * 64 * KIB, 0.45 * 64 * KIB), MIB: (1.15 * MIB, 0.4 * MIB)}
 ISOLATED = {'ext4': 17 * KIB, 'xfs': 4 * KIB}  # and 1.1 times the size
-XFS_INODES = 4 * KIB  # per update at one in 6 s, at most: what XFS writes of inodes by itself; only the long set counts it
 PARTS_SHORT = ('create and write', 'write, in the log', 'write, in extents', 'unlink', 'rename', 'setattr', 'setxattr')
 
 
@@ -72,7 +71,7 @@ def at_level_file(fs, long):
 def waiting(fs, long):
     for on in (fs,) if long else ISOLATED:
         for size in (KIB, 64 * KIB, MIB) if long else (KIB, 64 * KIB):
-            most = {'bytes': ISOLATED[on] + 1.1 * size + (XFS_INODES if on == 'xfs' and long else 0)} if on in ISOLATED else {}
+            most = {'bytes': ISOLATED[on] + 1.1 * size} if on in ISOLATED else {}
             yield Case('isolated update of %d B, %s' % (size, on), lambda d, on=on, size=size: named.isolated(d, on, size, n=named.MANY_ISOLATED if long else 15),
                        waits=True, **most)
     # XFS brings its own log to rest for some time after the last change.
