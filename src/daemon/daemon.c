@@ -518,6 +518,8 @@ errint_t daemon_stop(struct daemon *d, bool failed) {
         if (d->engine_started) {
                 stop_requests(d);
                 error = engine_stop(d->engine);
+                if (error == -EROFS && d->loaded.read_only) /* mounted for rescue: nothing is written */
+                        error = 0;
                 if (error < 0)
                         log_error("the database could not be closed properly: %s; the next start replays the log", strerror(-error));
         }

@@ -108,9 +108,8 @@ static void freeze(void *ctx) {
 static void begin(struct ctl_call *c, struct daemon *d) {
         struct images *i = d->images;
 
-        if (d->loaded.n_damaged > 0) {
-                ctl_call_fail(c, CTL_FAILED, "the database is damaged: %zu files cannot be read; copy out what can be",
-                              d->loaded.n_damaged);
+        if (d->loaded.read_only) {
+                ctl_call_fail(c, CTL_FAILED, "%s; copy out what can be read", d->loaded.reason);
                 return;
         }
         (void)pthread_mutex_lock(&i->lock);

@@ -89,7 +89,7 @@ static errint_t open_file(struct content *c, const uint8_t id[OPLOG_ID_SIZE], bo
         struct disk_info info = {0};
         uint64_t size = 0;
         errint_t r = disk_open(c->disk, c->path, c->read_only ? DISK_READ_ONLY : DISK_UNTIMED, &c->file);
-        if (r == 0)
+        if (r == 0 && id)
                 r = header_check(c->file, id);
         if (r == 0)
                 r = c->file->ops->size(c->file, &size);
@@ -110,7 +110,7 @@ static errint_t open_file(struct content *c, const uint8_t id[OPLOG_ID_SIZE], bo
 
 errint_t content_open(struct disk *disk, const char *path, const uint8_t id[OPLOG_ID_SIZE], bool create, bool read_only, struct metrics *m,
                       struct content **ret) {
-        PRE(!(create && read_only));
+        PRE(!(create && read_only) && (id || read_only));
         errint_t r = create ? create_file(disk, path, id, m) : 0;
         if (r < 0)
                 return r;

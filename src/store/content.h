@@ -13,7 +13,8 @@
 
 struct content;
 /* `id`: OPLOG_ID_SIZE bytes. create: makes the file (durably, its name too); one that is there already is taken over if it is an interrupted
- * creation (no header yet), else -EEXIST. -ENOENT; -EBADMSG: no such header; -EXDEV: that of another database. m may be NULL. */
+ * creation (no header yet), else -EEXIST. -ENOENT; -EBADMSG: no such header; -EXDEV: that of another database. An id of NULL, with read_only: whatever
+ * the header says, for rescue; each content has a checksum of its own. m may be NULL. */
 errint_t content_open(struct disk *disk, const char *path, const uint8_t id[OPLOG_ID_SIZE], bool create, bool read_only, struct metrics *m, struct content **ret);
 void content_close(struct content *c); /* NULL is fine */
 /* At load and replay. -EBADMSG: overlaps, or lies beyond the end: nothing is marked. */

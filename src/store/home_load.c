@@ -168,7 +168,11 @@ static errint_t load_entry(struct home_loader *l, sqlite3_stmt *st, void *ctx) {
         if (r == 0)
                 r = tree_restore_entry(l->tree, e.parent, e.name, e.len, e.ino, e.cookie);
         if (r < 0) {
-                loader_fault(l, "an entry of directory %ju is damaged", (uintmax_t)sqlite3_column_int64(st, 0));
+                char quoted[256] = "no name";
+                if (sqlite3_column_type(st, 1) == SQLITE_TEXT)
+                        (void)log_quote((const char *)sqlite3_column_text(st, 1), (size_t)sqlite3_column_bytes(st, 1), quoted,
+                                        sizeof(quoted));
+                loader_fault(l, "an entry of directory %ju (%s) is damaged", (uintmax_t)sqlite3_column_int64(st, 0), quoted);
                 return -EBADMSG;
         }
         l->counts.entries++;
@@ -218,6 +222,8 @@ static errint_t load_tree(struct home_loader *l) {
         r = load_settings(l);
         if (r < 0 && r != -EBADMSG)
                 return r;
+        if (damage == 0 && home_damage(l->h)) /* it was told, and the meta row may say nothing */
+                damage = -EBADMSG;
         if (damage == 0) {
                 damage = tree_restore_end(l->tree, l->meta->next_ino, fault, sizeof(fault));
                 if (damage < 0)
@@ -260,7 +266,7 @@ static errint_t load_all(struct home_loader *l, struct sessions **ret_sessions) 
         r = loader_each(l, "sessions", "SELECT data, crc FROM sessions", load_sessions, ret_sessions);
         if (r < 0 && r != -EBADMSG)
                 return r;
-        if (l->counts.faults == 0 && !hash128_equal(tree_digest(l->tree), l->meta->digest))
+        if (l->counts.faults == 0 && !home_damage(l->h) && !hash128_equal(tree_digest(l->tree), l->meta->digest))
                 loader_fault(l, "the digest of the tree is not the one that was stored with it");
         return 0;
 }

@@ -4,6 +4,7 @@
 #include "home_load.h"
 
 #include <glib.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -19,9 +20,11 @@ struct salvaged_inode {
 };
 struct salvage {
         GHashTable *inodes;   /* ino -> struct salvaged_inode */
+        uint64_t last_ino;    /* the highest of them */
         GPtrArray *entries;   /* struct salvaged_entry */
         GHashTable *children; /* parent ino -> GPtrArray of struct salvaged_entry, borrowed */
         GPtrArray *kept;      /* struct salvaged_entry, borrowed: reachable ones */
+        GPtrArray *lost;      /* struct salvaged_entry, borrowed: their inodes have no good row */
 };
 
 static struct salvaged_inode *find(const struct salvage *s, uint64_t ino) {
@@ -32,6 +35,7 @@ static void add_inode(struct salvage *s, uint64_t ino, bool dir, uint64_t next_c
         struct salvaged_inode *in = NEW(struct salvaged_inode);
         *in = (struct salvaged_inode){.ino = ino, .dir = dir, .next_cookie = next_cookie};
         g_hash_table_insert(s->inodes, &in->ino, in);
+        s->last_ino = MAX_OF(s->last_ino, ino);
 }
 
 static errint_t see_inode(struct home_loader *l, sqlite3_stmt *st, void *ctx) {
@@ -74,6 +78,8 @@ static void reach_children(struct salvage *s, struct salvaged_inode *dir, GPtrAr
                 struct salvaged_entry *e = list->pdata[i];
                 struct salvaged_inode *child = find(s, e->ino);
                 const struct salvaged_entry *before = s->kept->len > first ? s->kept->pdata[s->kept->len - 1] : NULL;
+                if (!child)
+                        g_ptr_array_add(s->lost, e);
                 if (!child || child->ino == INO_ROOT || (child->dir && child->reached) || e->cookie >= dir->next_cookie)
                         continue;
                 if (before && before->len == e->len && memcmp(before->name, e->name, e->len) == 0)
@@ -146,7 +152,20 @@ static errint_t build(struct home_loader *l, struct salvage *s, bool root_lost) 
         r = loader_each(l, "settings", "SELECT name, value, crc FROM settings", loader_setting, NULL);
         if (r < 0 && r != -EBADMSG)
                 return r;
-        return tree_restore_end(l->tree, MAX_OF(l->meta->next_ino, INO_ROOT + 1), fault, sizeof(fault));
+        return tree_restore_end(l->tree, MAX_OF(l->meta->next_ino, s->last_ino + 1), fault, sizeof(fault));
+}
+
+static void tell_lost(struct home_loader *l, const struct salvage *s) {
+        l->again = false;
+        for (guint i = 0; i < s->lost->len; i++) {
+                const struct salvaged_entry *e = s->lost->pdata[i];
+                char path[LIMIT_PATH + 1] = "", quoted[256];
+                (void)tree_path(l->tree, e->parent, path, sizeof(path)); /* the name says enough if the path is too long */
+                size_t at = strcmp(path, "/") == 0 ? 0 : strlen(path);
+                (void)snprintf(path + at, sizeof(path) - at, "/%s", e->name); /* cut if need be */
+                loader_fault(l, "inode %ju (%s): it is lost", (uintmax_t)e->ino, log_quote(path, strlen(path), quoted, sizeof(quoted)));
+        }
+        l->again = true;
 }
 
 static void free_entry(void *p) {
@@ -163,6 +182,7 @@ errint_t home_salvage(struct home_loader *l) {
                 .entries = g_ptr_array_new_with_free_func(free_entry),
                 .children = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, free_list),
                 .kept = g_ptr_array_new(),
+                .lost = g_ptr_array_new(),
         };
         bool root_lost = false;
         errint_t r = loader_each(l, "inodes", home_sql_inodes, see_inode, &s);
@@ -175,6 +195,8 @@ errint_t home_salvage(struct home_loader *l) {
                 reach(&s);
                 r = build(l, &s, root_lost);
         }
+        if (r == 0)
+                tell_lost(l, &s);
         if (r == -EBADMSG) { /* not even that: an empty tree, so that the reason can at least be asked for */
                 tree_free(l->tree);
                 l->tree = tree_new();
@@ -184,6 +206,7 @@ errint_t home_salvage(struct home_loader *l) {
                 r = 0;
         }
         g_ptr_array_free(s.kept, TRUE);
+        g_ptr_array_free(s.lost, TRUE);
         g_hash_table_destroy(s.children);
         g_ptr_array_free(s.entries, TRUE);
         g_hash_table_destroy(s.inodes);

@@ -55,6 +55,7 @@ struct oplog_config {
         enum sync_level level;
         enum sync_method method;
         bool direct, read_only;
+        bool any_size;    /* for rescue: the file may be shorter or longer than it should be */
         uint32_t padding; /* 0: the logical sector; with O_DIRECT at least that */
         uint64_t size;    /* both halves together; multiple of 8192; the file is one page longer */
         struct disk *disk;

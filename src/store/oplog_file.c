@@ -164,7 +164,7 @@ static errint_t check_header(struct oplog *l, const struct oplog_config *config)
                 return -EBADMSG;
         if (memcmp(id, config->id, sizeof id) != 0)
                 return -EXDEV;
-        return size == config->size && file_size == OPLOG_PAGE + size ? 0 : -EBADMSG;
+        return size == config->size && (config->any_size || file_size == OPLOG_PAGE + size) ? 0 : -EBADMSG;
 }
 
 errint_t oplog_open(const struct oplog_config *config, bool create, struct oplog **ret) {

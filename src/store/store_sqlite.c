@@ -199,11 +199,18 @@ static errint_t open_home(struct opening *o, bool *ret_fresh) {
         return 0;
 }
 
+/* The file without its header, or without a home that says which one is its own: contents that fit their checksums are served. */
+static void open_content_for_rescue(struct sqlite_store *s) {
+        (void)content_open(s->disk, s->content_path, NULL, false, true, s->metrics, &s->content); /* without it, they are damaged */
+}
+
 static errint_t open_content(struct opening *o, bool fresh) {
         struct sqlite_store *s = o->s;
         bool named = false;
-        if (home_damage(s->home)) /* which content file and log are its own is not known then */
+        if (home_damage(s->home)) {
+                open_content_for_rescue(s);
                 return 0;
+        }
         errint_t r = content_open(s->disk, s->content_path, s->meta.database_id, false, s->read_only, s->metrics, &s->content);
         if (r == -ENOENT) {
                 errint_t e = fresh ? 0 : home_has_extents(s->home, &named);
@@ -216,6 +223,7 @@ static errint_t open_content(struct opening *o, bool fresh) {
                 r = content_open(s->disk, s->content_path, s->meta.database_id, true, false, s->metrics, &s->content);
         if (r == -EEXIST || r == -EBADMSG) {
                 damaged(o, s->content_path, "its header is damaged");
+                open_content_for_rescue(s);
                 return 0;
         }
         if (r == -EXDEV)
@@ -223,7 +231,8 @@ static errint_t open_content(struct opening *o, bool fresh) {
         return r < 0 ? refuse(o, r, s->content_path, strerror(-r)) : 0;
 }
 
-static errint_t log_size_fits(struct opening *o) {
+/* Somebody cut it, or made it longer: what can be read of it is replayed, for rescue. */
+static void log_size_fits(struct opening *o, bool *ret_any_size) {
         struct sqlite_store *s = o->s;
         struct disk_file *f = NULL;
         uint64_t size = 0;
@@ -231,11 +240,11 @@ static errint_t log_size_fits(struct opening *o) {
         if (r == 0)
                 r = f->ops->size(f, &size);
         disk_close(f);
-        if (r == 0 && size != s->log_size + OPLOG_PAGE && !(s->meta.clean && size < s->log_size + OPLOG_PAGE))
-                return refuse(o, -EBADMSG, s->log_path,
-                              size > s->log_size + OPLOG_PAGE ? "is longer than its database knows; left as it is"
-                                                              : "is shorter than its database knows; left as it is");
-        return 0;
+        *ret_any_size = r == 0 && size != s->log_size + OPLOG_PAGE && !(s->meta.clean && size < s->log_size + OPLOG_PAGE);
+        if (*ret_any_size)
+                damaged(o, s->log_path,
+                        size > s->log_size + OPLOG_PAGE ? "is longer than its database knows"
+                                                        : "is shorter than its database knows: operations may be lost");
 }
 
 static errint_t open_log(struct opening *o) {
@@ -245,7 +254,6 @@ static errint_t open_log(struct opening *o) {
                 .level = s->level,
                 .method = o->config->method,
                 .direct = s->direct,
-                .read_only = s->read_only,
                 .padding = o->config->padding,
                 .size = s->log_size,
                 .disk = s->disk,
@@ -254,10 +262,9 @@ static errint_t open_log(struct opening *o) {
         memcpy(config.id, s->meta.database_id, sizeof(config.id));
         if (home_damage(s->home))
                 return 0;
-        errint_t r = log_size_fits(o);
-        if (r < 0)
-                return r;
-        r = oplog_open(&config, false, &s->log);
+        log_size_fits(o, &config.any_size);
+        config.read_only = s->read_only;
+        errint_t r = oplog_open(&config, false, &s->log);
         if (r == -ENOENT && !s->meta.clean)
                 damaged(o, s->log_path, "is missing: what was done since the last checkpoint is lost");
         if ((r == -ENOENT || r == -EBADMSG) && s->meta.clean && !s->read_only)

@@ -1,4 +1,5 @@
 """The disk under the database: full, damaged, of another version."""
+import contextlib
 import errno
 import itertools
 import os
@@ -265,6 +266,54 @@ def damaged_database_mounts_read_only(t):
         d.stop()
     t.note('%d mounted, %d refused' % (mounted, refused))
     at_least(mounted, 1, 'damaged databases that could be mounted for rescue')
+
+
+@test(timeout=120)
+def rescue_serves_what_is_sound(t):
+    """Damage of what is not the tree itself hides no file: the position, the header of the content file, a log of another size."""
+    t.on_coterie()
+    d = t.daemon()
+    contents = {'small': b'content', 'large': os.urandom(70000)}
+    for name, data in contents.items():
+        write(d.mnt / name, data)
+    d.sync(checkpoint=True)
+    os.mkdir(d.mnt / 'in the log')
+    d.sync()
+    d.kill()
+    d.detach()
+    files = {path: path.read_bytes() for path in d.db.parent.iterdir()}
+    content, log = (d.db.with_name(d.db.name + suffix) for suffix in ('-content', '-oplog'))
+
+    def header():
+        content.write_bytes(b'junk' + files[content][4:])
+
+    def rows(statement):
+        with contextlib.closing(sqlite3.connect(d.db)) as home:
+            home.execute(statement)
+            home.commit()
+
+    for fault, damage, names in (
+            ('the meta row is missing', lambda: rows('DELETE FROM meta'), ['large', 'small']),
+            ('the meta row is missing', lambda: rows('UPDATE meta SET digest = zeroblob(16)'), ['large', 'small']),
+            ('its header is damaged', header, ['in the log', 'large', 'small']),
+            ('shorter than its database', lambda: os.truncate(log, len(files[log]) - 4096), ['in the log', 'large', 'small']),
+            ('longer than its database', lambda: os.truncate(log, len(files[log]) + 1), ['in the log', 'large', 'small']),
+            ('inode 2 ("/small"): it is lost', lambda: rows('DELETE FROM inodes WHERE ino = 2'), ['large'])):
+        for path, data in files.items():
+            path.write_bytes(data)
+        damage()
+        checked = d.check()
+        eq((checked.returncode, fault in checked.stdout), (1, True), checked.stdout)
+        d.log.write_text('')
+        d.start()
+        eq(sorted(os.listdir(d.mnt)), names, fault)
+        for name in contents.keys() & names:
+            eq((d.mnt / name).read_bytes() == contents[name], True, '%s: %s' % (fault, name))
+        fails(errno.EROFS, os.mkdir, d.mnt / 'new')
+        backup = d.coterie('backup', d.base / 'backup', check=False)
+        eq((backup.returncode, 'copy out what can be read' in backup.stderr), (1, True), backup.stderr)
+        d.stop()
+        eq('closed properly' in d.log_tail(), False, d.log_tail())
 
 
 @test(timeout=120)
