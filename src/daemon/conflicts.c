@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RECORDS_MAX 4096u
-#define BYTES_MAX   (256 * MIB)
+#define RECORDS_MAX 4096u       /* on the disk, and as many more in memory */
+#define BYTES_MAX   (256 * MIB) /* likewise */
 #define NAME_SIZE   64u
 #define WRITING     "writing"
 
@@ -31,7 +31,9 @@ struct conflicts {
         char *directory;
         pthread_mutex_t lock;
         struct record *first, **tail; /* protected by lock: not written yet */
-        size_t waiting;               /* protected by lock */
+        size_t waiting;               /* protected by lock, as what follows */
+        uint64_t waiting_bytes;
+        size_t given_up; /* since the last writing: for these there is no room in memory either */
 };
 
 struct conflicts *conflicts_new(const char *db) {
@@ -101,10 +103,18 @@ void conflicts_add(struct conflicts *c, const struct engine_conflict *lost) {
         r->len = e.len;
         e.len = e.cap = 0;
         (void)pthread_mutex_lock(&c->lock);
-        *c->tail = r;
-        c->tail = &r->next;
-        c->waiting++;
+        bool room = c->waiting < RECORDS_MAX && c->waiting_bytes + r->len <= BYTES_MAX;
+        if (room) {
+                *c->tail = r;
+                c->tail = &r->next;
+                c->waiting++;
+                c->waiting_bytes += r->len;
+        } else {
+                c->given_up++;
+        }
         (void)pthread_mutex_unlock(&c->lock);
+        if (!room)
+                record_free(r);
 }
 
 /* --- on the disk */
@@ -180,18 +190,26 @@ static errint_t write_all(struct conflicts *c, struct record **list, struct conf
 void conflicts_write(struct conflicts *c) {
         struct conflicts_count count;
         size_t left = 0;
+        uint64_t bytes = 0;
 
         (void)pthread_mutex_lock(&c->lock);
         struct record *list = steal_pointer(&c->first), **end = &list;
         c->tail = &c->first;
         c->waiting = 0;
+        c->waiting_bytes = 0;
+        size_t given_up = c->given_up;
+        c->given_up = 0;
         (void)pthread_mutex_unlock(&c->lock);
+        if (given_up > 0)
+                log_error("%zu conflict records are lost: there are too many that could not be written", given_up);
         if (!list)
                 return;
         conflicts_count(c, &count);
         errint_t error = write_all(c, &list, &count);
-        for (end = &list; *end; end = &(*end)->next)
+        for (end = &list; *end; end = &(*end)->next) {
                 left++;
+                bytes += (*end)->len;
+        }
         if (left == 0)
                 return;
         log_error("%zu conflict records are in memory only: %s: %s", left, c->directory,
@@ -201,5 +219,6 @@ void conflicts_write(struct conflicts *c) {
         c->tail = c->first ? c->tail : end;
         c->first = list;
         c->waiting += left;
+        c->waiting_bytes += bytes;
         (void)pthread_mutex_unlock(&c->lock);
 }

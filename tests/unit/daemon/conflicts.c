@@ -135,8 +135,32 @@ START_TEST(not_writable) {
 }
 END_TEST
 
+START_TEST(memory_has_a_limit) {
+        CLEANUP(enc_done) struct enc a = {0};
+        struct op op = create_op(1, "dir", S_IFDIR | 0755);
+        struct conflicts_count count;
+        struct state s;
+
+        state_init(&s);
+        apply(&s, &op, &a);
+        struct conflicts *keeper = conflicts_new("/dev/null/tree.db");
+        struct engine_conflict lost = {.head = a.data, .head_len = a.len};
+        for (unsigned i = 0; i < 4100; i++) {
+                lost.pos = (struct position){.epoch = 3, .seq = i};
+                conflicts_add(keeper, &lost);
+                if (i == 7)
+                        conflicts_write(keeper); /* fails: they wait on */
+        }
+        conflicts_write(keeper);
+        conflicts_count(keeper, &count);
+        ck_assert_uint_eq(count.waiting, 4096);
+        conflicts_free(keeper);
+        state_done(&s);
+}
+END_TEST
+
 static Suite *conflicts_suite(void) {
-        const TTest *const tests[] = {kept, not_writable};
+        const TTest *const tests[] = {kept, not_writable, memory_has_a_limit};
         return suite_of("conflicts", tests, sizeof(tests) / sizeof(tests[0]));
 }
 UNIT_SUITE(conflicts_suite)
