@@ -30,8 +30,14 @@ struct extraction {
 
 static void tell(struct extraction *x, struct archive_entry *entry, struct archive *a) {
         const char *path = archive_entry_pathname(entry), *why = archive_error_string(a);
+        const char *error = archive_errno(a) > 0 ? strerror(archive_errno(a)) : "";
+        char line[512];
+
+        if (!why)
+                why = "cannot be made";
+        (void)snprintf(line, sizeof(line), "%s%s%s", why, *error && !strstr(why, error) ? ": " : "", strstr(why, error) ? "" : error);
         x->problems++;
-        x->watch->problem(x->watch->ctx, path ? path : "a name that the locale does not have", why ? why : "cannot be made");
+        x->watch->problem(x->watch->ctx, path ? path : "a name that the locale does not have", line);
 }
 
 static void count(struct tar_counts *c, struct archive_entry *entry) {
@@ -76,25 +82,34 @@ static void set_times(struct extraction *x) {
         free(x->directories);
 }
 
-/* Sparse: what the archive does not bring is not written. */
-static int copy_content(struct extraction *x) {
+/* Sparse: what the archive does not bring is not written, but for the last byte, which makes the size right. *ret_failed: whose error. */
+static int copy_content(struct extraction *x, la_int64_t size, struct archive **ret_failed) {
         const void *block;
         size_t n;
-        la_int64_t offset;
+        la_int64_t offset, end = 0;
         int code;
 
+        *ret_failed = x->to;
         while ((code = archive_read_data_block(x->from, &block, &n, &offset)) == ARCHIVE_OK) {
                 if (n > 0 && archive_write_data_block(x->to, block, n, offset) < ARCHIVE_OK)
                         return ARCHIVE_WARN;
                 x->counts.bytes += n;
+                end = n > 0 ? offset + (la_int64_t)n : end;
         }
+        if (code == ARCHIVE_EOF && end < size && archive_write_data_block(x->to, "", 1, size - 1) < ARCHIVE_OK)
+                return ARCHIVE_WARN;
+        *ret_failed = x->from;
         return code;
 }
 
 /* One entry; ARCHIVE_FATAL: the archive cannot be read further. */
 static int extract(struct extraction *x, struct archive_entry *entry) {
-        int code = archive_write_header(x->to, entry);
+        la_int64_t size = archive_entry_size(entry);
 
+        /* The writer would see to the size itself, and be of no use for all that follows where that fails. */
+        if (archive_entry_filetype(entry) == AE_IFREG && !archive_entry_hardlink(entry) && size > 0)
+                archive_entry_unset_size(entry);
+        int code = archive_write_header(x->to, entry);
         if (code < ARCHIVE_OK) {
                 tell(x, entry, x->to);
                 if (code < ARCHIVE_WARN)
@@ -103,12 +118,13 @@ static int extract(struct extraction *x, struct archive_entry *entry) {
                 count(&x->counts, entry);
                 remember(x, entry);
         }
-        if (archive_entry_size(entry) > 0) {
-                int read = copy_content(x);
+        if (size > 0) {
+                struct archive *failed;
+                int read = copy_content(x, size, &failed);
                 if (read == ARCHIVE_FATAL)
                         return ARCHIVE_FATAL;
                 if (read < ARCHIVE_OK)
-                        tell(x, entry, archive_error_string(x->to) ? x->to : x->from);
+                        tell(x, entry, failed);
         }
         if (archive_write_finish_entry(x->to) < ARCHIVE_OK)
                 tell(x, entry, x->to);
@@ -134,9 +150,11 @@ static errint_t run(struct extraction *x, char *fault, size_t fault_size) {
                         break;
                 }
         }
-        if (code == ARCHIVE_EOF)
+        /* Two blocks of zeros end an archive; nothing at all behind the last entry is one that was cut there. */
+        bool ended = archive_filter_bytes(x->from, 0) > archive_read_header_position(x->from);
+        if (code == ARCHIVE_EOF && ended)
                 return 0;
-        const char *why = archive_error_string(x->from);
+        const char *why = code == ARCHIVE_EOF ? "it was cut short: it has no end mark" : archive_error_string(x->from);
         (void)snprintf(fault, fault_size, "%s", why ? why : "it cannot be read");
         return -EBADMSG;
 }
@@ -152,7 +170,11 @@ errint_t tar_extract(int fd, const struct tar_watch *watch, struct tar_counts *r
                 (void)archive_read_support_format_tar(x.from);
                 (void)archive_write_disk_set_options(x.to, FLAGS);
                 (void)archive_write_disk_set_standard_lookup(x.to); /* names of owners, where the archive has them */
-                r = archive_read_open_fd(x.from, fd, BLOCK) == ARCHIVE_OK ? run(&x, fault, fault_size) : -EBADMSG;
+                r = -EBADMSG;
+                if (archive_read_open_fd(x.from, fd, BLOCK) == ARCHIVE_OK)
+                        r = run(&x, fault, fault_size);
+                else
+                        (void)snprintf(fault, fault_size, "%s", archive_error_string(x.from));
                 if (archive_write_close(x.to) < ARCHIVE_OK) { /* directories get their modes here */
                         x.problems++;
                         watch->problem(watch->ctx, ".",

@@ -195,8 +195,29 @@ def load_refuses(t):
     eq(stat.S_IMODE((d.mnt / 'only/implied').stat().st_mode) & 0o022, 0, 'who an archive does not name may not write')
     (t.dir / 'cut.tar').write_bytes((t.dir / 'a.tar').read_bytes()[:700])
     eq(d.coterie('load', '--merge', t.dir / 'cut.tar', check=False).returncode, 1)
-    (t.dir / 'junk').write_bytes(os.urandom(5000))
-    eq(d.coterie('load', '--merge', t.dir / 'junk', check=False).returncode, 1)
+    sound = (t.dir / 'a.tar').read_bytes().rstrip(b'\0')
+    (t.dir / 'cut.tar').write_bytes(sound + bytes(-len(sound) % 512))  # between two entries
+    done = d.coterie('load', '--merge', t.dir / 'cut.tar', check=False)
+    eq((done.returncode, 'no end mark' in done.stderr), (1, True), done.stderr)
+    for junk in (os.urandom(5000), b''):
+        (t.dir / 'junk').write_bytes(junk)
+        done = d.coterie('load', '--merge', t.dir / 'junk', check=False)
+        eq((done.returncode, 'Unrecognized archive format' in done.stderr), (1, True), done.stderr)
+
+
+@test
+def load_goes_on_behind_what_does_not_fit(t):
+    d = t.daemon()
+    with tarfile.open(t.dir / 'a.tar', 'w') as tar:
+        for name, size in (('directory', 0), ('directory/too large', 17 << 20), ('directory/small', 5)):
+            info = tarfile.TarInfo(name)
+            info.type, info.mode, info.mtime, info.size = (tarfile.REGTYPE if size else tarfile.DIRTYPE), 0o750, 1000000000, size
+            tar.addfile(info, io.BytesIO(bytes(size)))
+    done = d.coterie('load', t.dir / 'a.tar', check=False)
+    eq((done.returncode, done.stderr.splitlines()[0]), (1, 'coterie load: "directory/too large": Write failed: File too large'))
+    eq((d.mnt / 'directory/small').read_bytes(), bytes(5))
+    st = (d.mnt / 'directory').stat()
+    eq((stat.S_IMODE(st.st_mode), st.st_mtime), (0o750, 1000000000))
 
 
 @test
