@@ -18,9 +18,12 @@ case "${1:-}" in
         ;;
 esac
 
+read -r -d '' -a wanted <<<"$wanted" || true
+declare -A have=()
+while read -r package; do have[$package]=yes; done < <(dpkg-query -W -f '${Package} ${Status}\n' "${wanted[@]}" 2>/dev/null | sed -n 's/ [^ ]* ok installed$//p')
 missing=()
-for package in $wanted; do
-        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+for package in "${wanted[@]}"; do
+        [ -n "${have[$package]:-}" ] || missing+=("$package")
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
 
