@@ -33,18 +33,20 @@ struct doctor {
 static void found(struct doctor *d, enum level level, const char *check, const char *remedy, const char *fmt, ...)
         __attribute__((format(printf, 5, 6)));
 static void found(struct doctor *d, enum level level, const char *check, const char *remedy, const char *fmt, ...) {
-        char what[512];
+        char *what = NULL; /* whole: a text that is cut within a character is none for JSON */
         va_list ap;
 
         va_start(ap, fmt);
-        (void)vsnprintf(what, sizeof(what), fmt, ap);
+        int len = vasprintf(&what, fmt, ap);
         va_end(ap);
+        POST(len >= 0); /* memory is all that can lack */
         d->faults += level == LEVEL_FAULT;
         d->advice += level == LEVEL_ADVICE;
         json_t *finding = json_pack("{s:s, s:s, s:s, s:s}", "level", level_texts[level], "check", check, "finding", what, "remedy", remedy);
         if (finding)
                 (void)json_array_append_new(d->findings, finding); /* a new array and a new object */
         table_row(d->table, (const char *const[]){level_texts[level], check, what, remedy[0] ? remedy : "-"});
+        free(what);
 }
 
 /* --- the node */

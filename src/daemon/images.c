@@ -73,18 +73,33 @@ static void begun(struct ctl_call *c, const struct image_info *info, uint64_t to
         ctl_call_reply(c, CTL_OK, "", text, (size_t)n);
 }
 
+/* The state and the epoch it belongs to: another history may be taken over between the two looks. */
+static errint_t take(struct daemon *d, struct image **ret) {
+        struct engine_status before, after;
+
+        engine_status(d->engine, &after);
+        do {
+                before = after;
+                image_free(*ret);
+                *ret = NULL;
+                const struct state *state = shared_state_read(d->state);
+                errint_t error = image_take(state, before.repl.adopted, ret);
+                shared_state_done_read(d->state);
+                if (error < 0)
+                        return error;
+                engine_status(d->engine, &after);
+        } while (after.repl.adopted != before.repl.adopted);
+        return 0;
+}
+
 static void freeze(void *ctx) {
         struct ctl_call *c = ctx;
         struct daemon *d = ctl_call_ctx(c);
         struct images *i = d->images;
-        struct engine_status status;
         struct image *image = NULL;
         struct image_info info;
+        errint_t error = take(d, &image);
 
-        engine_status(d->engine, &status);
-        const struct state *state = shared_state_read(d->state);
-        errint_t error = image_take(state, status.repl.adopted, &image);
-        shared_state_done_read(d->state);
         (void)pthread_mutex_lock(&i->lock);
         i->beginning = false;
         if (error == 0) {

@@ -43,6 +43,11 @@ static void give_up(struct repl *r, struct request *q) {
         reply_error(r, q->token, -EIO);
         if (r->given_up.bytes + q->op->len <= REPL_CONFLICT_BYTES)
                 order_queue(&r->given_up, q->number, 0, opbuf_ref(q->op));
+        else
+                repl_log(r, 4,
+                         "request %" PRIu64
+                         ", whose fate is not known, gets no conflict record should it be lost: too many wait for an epoch",
+                         q->number);
         request_remove(r, q);
 }
 
