@@ -21,7 +21,8 @@ usage() {
 daemon_pid() {
         local pid
         pid=$(cat "$run/coteried.pid" 2>/dev/null) || return 1
-        [ "$(readlink "/proc/$pid/exe" 2>/dev/null)" = "$bin/coteried" ] || [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = coteried ] || return 1
+        [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = coteried ] || return 1
+        [ "$(tr '\0' '\n' <"/proc/$pid/cmdline" | tail -n 1)" = "$mnt" ] || return 1
         echo "$pid"
 }
 runs() { grep -qs '^State:[[:space:]][^ZX]' "/proc/$1/status"; } # one that ended and waits for its parent does not
