@@ -231,6 +231,9 @@ errint_t home_connect(struct home *h, const struct home_meta *fresh, bool *ret_f
                         (void)snprintf(ret_reason, reason_size, "%s: cannot be opened: %s", h->path, strerror(-r));
                 return r;
         }
+        /* Views and triggers are no part of the schema: with them, a file that somebody else wrote has rows without end. */
+        (void)sqlite3_db_config(h->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL); /* knows them since 3.35, triggers longer */
+        (void)sqlite3_db_config(h->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
         *ret_fresh = false;
         r = bring_up(h, fresh, ret_fresh, ret_reason, reason_size);
         if (is_damage(r) && !*ret_fresh) {

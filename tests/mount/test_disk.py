@@ -289,15 +289,18 @@ def rescue_serves_what_is_sound(t):
 
     def rows(statement):
         with contextlib.closing(sqlite3.connect(d.db)) as home:
-            home.execute(statement)
+            home.executescript(statement)
             home.commit()
 
+    endless = ('DROP TABLE settings; CREATE VIEW settings(name, value, crc) AS '
+               "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT 'name', 'value', x FROM n")
     for fault, damage, names in (
             ('the meta row is missing', lambda: rows('DELETE FROM meta'), ['large', 'small']),
             ('the meta row is missing', lambda: rows('UPDATE meta SET digest = zeroblob(16)'), ['large', 'small']),
             ('its header is damaged', header, ['in the log', 'large', 'small']),
             ('shorter than its database', lambda: os.truncate(log, len(files[log]) - 4096), ['in the log', 'large', 'small']),
             ('longer than its database', lambda: os.truncate(log, len(files[log]) + 1), ['in the log', 'large', 'small']),
+            ('it is a view', lambda: rows(endless), ['large', 'small']),
             ('inode 2 ("/small"): it is lost', lambda: rows('DELETE FROM inodes WHERE ino = 2'), ['large'])):
         for path, data in files.items():
             path.write_bytes(data)
