@@ -13,6 +13,7 @@
 #define PRIMARY_WAIT_MS 5000u  /* standalone: the mount is announced when it can be written */
 #define DYING_WAIT_US   50000u /* for one that was killed and has not ended */
 #define DYING_TRIES     100u
+#define LOG_SIZE_UNIT   8192u /* whole pages in both halves */
 #define STOP_FLUSH_MS   5000u
 #define STOP_QUIESCE_MS 2000u
 #define STOP_BUSY_MS    300u /* while the mount is there, busy processes go on beginning operations: that never gets quiet */
@@ -198,7 +199,7 @@ static errint_t open_store(struct daemon *d, struct fault *f) {
                                       .padding = o->padding.number == 0   ? 0
                                                  : o->padding.number == 1 ? 512u
                                                                           : 4096u,
-                                      .log_size = o->log_size.number,
+                                      .log_size = o->log_size.number / LOG_SIZE_UNIT * LOG_SIZE_UNIT,
                                       .barrier_bytes = o->commit_bytes.number,
                                       .boot_id = boot_id,
                                       .disk = disk_system(),

@@ -319,6 +319,14 @@ def rescue_serves_what_is_sound(t):
         eq('closed properly' in d.log_tail(), False, d.log_tail())
 
 
+@test
+def log_size_is_whole_pages(t):
+    t.on_coterie()
+    d = t.daemon(start=False, options=('--log-size', '1500000'))
+    d.start()
+    eq(os.stat(str(d.db) + '-oplog').st_size, 4096 + 1500000 // 8192 * 8192)
+
+
 @test(timeout=120)
 def damaged_log_tail_is_cut(t):
     t.on_coterie()
