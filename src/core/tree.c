@@ -205,6 +205,11 @@ void tree_keep_removed(struct tree *t) {
         t->keep_removed = true;
 }
 
+void tree_watch_content(struct tree *t, tree_content_fn fn, void *ctx) {
+        t->content_fn = fn;
+        t->content_ctx = ctx;
+}
+
 void tree_unpin(struct tree *t, uint64_t ino) {
         struct pin *p = pin_find(t, ino);
         PRE(p);

@@ -93,6 +93,12 @@ static errint_t write_content(struct apply *a, const struct inode *in, const str
         return 0;
 }
 
+static void announce(const struct apply *a, const struct inode *in) {
+        struct attr was;
+        if (a->changes && a->t->content_fn && !inode_is_orphan(in) && tree_getattr(a->t, in->ino, &was) == 0)
+                a->t->content_fn(a->t->content_ctx, a->seq, &was, in->content);
+}
+
 errint_t apply_write(struct apply *a, struct inode *in) {
         const struct op *op = a->op;
         if (!S_ISREG(in->mode))
@@ -110,6 +116,7 @@ errint_t apply_write(struct apply *a, struct inode *in) {
                 a->result.offset = p.old_size;
         struct touched was = apply_touch(in);
         if (!blob_equal(content, in->content)) { /* the same bytes again: only the times move, caches stay good */
+                announce(a, in);
                 inode_set_content(a->t, in, steal_pointer(&content));
                 if (!inode_is_orphan(in))
                         in->change_seq = in->content_seq = a->seq;

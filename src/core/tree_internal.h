@@ -64,6 +64,8 @@ struct tree {
         uint64_t next_ino, bytes, hash_seed;
         struct hash128 digest;
         bool keep_removed; /* local */
+        tree_content_fn content_fn; /* local; NULL: nobody asks */
+        void *content_ctx;
 };
 
 static inline bool inode_is_dir(const struct inode *in) {

@@ -104,7 +104,7 @@ void fs_read(struct fs *fs, uint64_t ino, uint64_t fh, uint64_t offset, size_t n
                 read_text(h, offset, n, r);
                 return;
         }
-        errint_t error = node_content(h->node, &content);
+        errint_t error = node_shown(h->node, &content);
         if (error < 0) {
                 r->ops->err(r, error);
                 return;

@@ -92,6 +92,12 @@ static bool changes_inode(const struct op *op, uint64_t *ret_ino) {
         }
 }
 
+void flight_overrules(const struct flight *f) {
+        uint64_t ino = 0;
+        if (changes_inode(&f->op, &ino))
+                past_overrule(f->fs, ino);
+}
+
 static bool changes_orphan(const struct flight *f, const struct tree *t) {
         uint64_t ino = 0;
         return changes_inode(&f->op, &ino) && tree_is_orphan(t, ino);

@@ -16,8 +16,11 @@ struct fs *fs_new(const struct fs_config *config) {
         g_queue_init(&fs->dirty);
         fs->waiting = g_hash_table_new(g_int64_hash, g_int64_equal);
         fs->kept = g_hash_table_new(g_direct_hash, g_direct_equal);
+        past_init(fs);
         if (config->backend.kernel_knows) {
-                tree_keep_removed(shared_state_write(config->state)->tree);
+                struct tree *t = shared_state_write(config->state)->tree;
+                tree_keep_removed(t);
+                past_follow(fs, t);
                 shared_state_done_write(config->state);
         }
         fs->started = fs_now(fs);
@@ -91,6 +94,7 @@ void fs_free(struct fs *fs) {
         }
         flight_spare_drop(fs);
         g_hash_table_destroy(fs->waiting);
+        past_done(fs);
         g_hash_table_destroy(fs->kept); /* the pins end with the tree */
         (void)pthread_mutex_destroy(&fs->dirty_lock);
         (void)pthread_mutex_destroy(&fs->waiting_lock);
@@ -105,6 +109,7 @@ errint_t fs_writable(struct fs *fs) {
 void fs_applied(struct fs *fs, void *done_ctx, const struct op_result *result) {
         struct flight *f = done_ctx;
         PRE(f->fs == fs);
+        flight_overrules(f);
         flight_applied(f, &fs->config.state->state, result);
 }
 
@@ -153,13 +158,26 @@ void fs_forget(struct fs *fs, uint64_t ino, uint64_t n) {
         let_go(fs, ino);
 }
 
+/* The kernel is not told of what it asked for itself, and nobody would be told of an inode that it does not know. */
+static void forget_past(struct fs *fs, const struct change_set *changes, uint64_t seq, bool local) {
+        const struct fs_backend *b = backend_of(fs);
+        for (size_t i = 0; i < changes->n; i++) {
+                uint64_t ino = changes->items[i].ino;
+                if (changes->items[i].kind != CHANGE_CONTENT || (!local && b->kernel_knows(b->ctx, ino)))
+                        continue;
+                if (local)
+                        past_overrule(fs, ino);
+                past_remove(fs, ino, seq);
+        }
+}
+
 /* Nothing here repeats what the tree says, so there is nothing to make stale: views notice another content by themselves. What is gathered
  * for an inode that is gone for good (no handle, so not pinned) is given up. */
 void fs_changed(struct fs *fs, const struct change_set *changes, uint64_t seq, bool local) {
-        (void)seq;
-        (void)local;
-        if (backend_of(fs)->kernel_knows)
+        if (backend_of(fs)->kernel_knows) {
                 keep(fs, changes);
+                forget_past(fs, changes, seq, local);
+        }
         for (size_t i = 0; i < changes->n; i++) {
                 if (changes->items[i].kind != CHANGE_INODE_GONE)
                         continue;
@@ -256,6 +274,8 @@ void fs_replaced(struct fs *fs, struct state *old) {
                 tree_keep_removed(now);
         g_hash_table_remove_all(fs->kept);
         atomic_store(&fs->n_kept, 0);
+        if (backend_of(fs)->kernel_knows)
+                past_follow(fs, now);
         GPtrArray *all = node_all(fs);
         for (guint i = 0; i < all->len; i++) {
                 struct node *n = g_ptr_array_index(all, i);

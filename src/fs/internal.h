@@ -4,7 +4,7 @@
  * is a request that waits for flights (close, fsync, truncation). A handle is an open file or directory.
  *
  * Lock order: shared_state -> node->lock -> dirty_lock -> shard->lock. Leaves, of which one is held at a time: waiting_lock, handles_lock,
- * handle->lock. Nothing of the backend is called, and no reply, while any of them is held.
+ * handle->lock, past_lock. Nothing of the backend is called, and no reply, while any of them is held.
  *
  * Order: flights of one inode are handed to the backend in the order in which they were queued: one thread at a time launches them
  * (node_pump), the others leave theirs in the queue and go. So a rename comes after the content that was written before it, and
@@ -127,6 +127,7 @@ errint_t node_flush(struct node *n); /* detaches and launches; nothing to do is 
 void node_list_dirty(struct node *n); /* for the timer */
 errint_t node_flush_behind(struct node *n, struct gate *g); /* and g waits for all that is under way */
 errint_t node_content(struct node *n, struct blob **ret); /* as seen here; a reference. -ESTALE */
+errint_t node_shown(struct node *n, struct blob **ret);   /* as the kernel has to see it now */
 
 /* --- waiting requests, by the kernel's number: for interrupts */
 struct waiting {
@@ -179,6 +180,7 @@ void flight_queue(struct node *n, struct flight *f); /* node->lock held; node_pu
 void node_pump(struct node *n);
 void flight_spare_drop(struct fs *fs);
 void flight_applied(struct flight *f, struct state *s, const struct op_result *result); /* state's write lock held */
+void flight_overrules(const struct flight *f); /* likewise: what it did is seen here at once */
 void flight_done(void *ctx, const struct op_result *result);
 void fill_caller(struct fs *fs, const struct fs_caller *c, struct op_caller *ret);
 struct timestamp fs_now(struct fs *fs);
@@ -253,7 +255,18 @@ struct fs {
         struct timestamp started;
         GHashTable *kept;            /* numbers of inodes without a name that the kernel knows, a pin each; protected by the state's lock */
         _Atomic unsigned n_kept;
+        pthread_mutex_t past_lock;   /* a leaf */
+        GHashTable *pasts;           /* ino -> queue of struct past, in order of seq; protected by past_lock */
+        _Atomic unsigned n_pasts;    /* of inodes: 0 is the usual case */
 };
+/* past.c. state's lock held (to follow: for writing) */
+void past_init(struct fs *fs);
+void past_done(struct fs *fs);
+void past_follow(struct fs *fs, struct tree *t); /* and no other; what was kept of another is dropped */
+struct blob *past_content(struct fs *fs, uint64_t ino); /* what a READ has to show; a reference. NULL: the present */
+void past_attr(struct fs *fs, struct attr *a);          /* what stat has to show instead */
+void past_overrule(struct fs *fs, uint64_t ino);        /* a local change: the present is shown. Lock or not */
+void past_remove(struct fs *fs, uint64_t ino, uint64_t seq); /* nobody will be told of that change. Lock or not */
 #define backend_of(fs) (&(fs)->config.backend)
 static inline void fs_count(struct fs *fs, enum metric id, uint64_t n) { metric_add(fs->config.metrics, id, n); }
 errint_t fs_writable(struct fs *fs);

@@ -37,14 +37,16 @@ static errint_t reserve(struct node *n, uint64_t bytes) {
         return 0;
 }
 
-errint_t node_content(struct node *n, struct blob **ret) {
+static errint_t content(struct node *n, bool past, struct blob **ret) {
         struct fs *fs = n->fs;
         CLEANUP(blob_unrefp) struct blob *base = NULL;
         struct blob *view = NULL;
         const struct state *s = shared_state_read(fs->config.state);
         errint_t r = tree_content(s->tree, n->ino, &base);
         if (r == 0 && !atomic_load(&n->overlay)) {
-                *ret = steal_pointer(&base);
+                *ret = past ? past_content(fs, n->ino) : NULL;
+                if (!*ret)
+                        *ret = steal_pointer(&base);
         } else if (r == 0) {
                 (void)pthread_mutex_lock(&n->lock);
                 r = gather_view(n, base, &view);
@@ -56,6 +58,14 @@ errint_t node_content(struct node *n, struct blob **ret) {
         return r == -ENOENT ? -ESTALE : r;
 }
 
+errint_t node_content(struct node *n, struct blob **ret) {
+        return content(n, false, ret);
+}
+
+errint_t node_shown(struct node *n, struct blob **ret) {
+        return content(n, true, ret);
+}
+
 static errint_t change_once(struct node *n, struct gather_args *w) {
         CLEANUP(blob_unrefp) struct blob *base = NULL;
         const struct state *s = shared_state_read(n->fs->config.state);
@@ -63,6 +73,8 @@ static errint_t change_once(struct node *n, struct gather_args *w) {
         if (r == 0) {
                 (void)pthread_mutex_lock(&n->lock);
                 r = gather_change(n, s->tree, base, w);
+                if (r == 0)
+                        past_overrule(n->fs, n->ino);
                 (void)pthread_mutex_unlock(&n->lock);
         }
         shared_state_done_read(n->fs->config.state);

@@ -8,11 +8,14 @@ void reply_err(struct fs_reply *r, errint_t error) {
 
 errint_t attr_of(struct fs *fs, const struct tree *t, uint64_t ino, struct attr *ret) {
         errint_t r = tree_getattr(t, ino, ret);
-        if (r < 0 || !S_ISREG(ret->mode) || atomic_load_explicit(&fs->overlays, memory_order_acquire) == 0)
+        if (r < 0 || !S_ISREG(ret->mode))
                 return r;
-        CLEANUP(node_unrefp) struct node *n = node_find(fs, ino);
-        if (!n || !atomic_load(&n->overlay))
+        bool any = atomic_load_explicit(&fs->overlays, memory_order_acquire) != 0;
+        CLEANUP(node_unrefp) struct node *n = any ? node_find(fs, ino) : NULL;
+        if (!n || !atomic_load(&n->overlay)) {
+                past_attr(fs, ret);
                 return 0;
+        }
         CLEANUP(blob_unrefp) struct blob *base = NULL;
         (void)tree_content(t, ino, &base); /* it was there just now, and the state is locked */
         (void)pthread_mutex_lock(&n->lock);

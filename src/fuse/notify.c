@@ -84,11 +84,12 @@ void batches_drain(struct notify *n) {
 
 /* --- from changes to tasks --- */
 
-static void want_inode(struct batch *b, uint64_t ino, int64_t offset, int64_t length) {
+static struct task *want_inode(struct batch *b, uint64_t ino, int64_t offset, int64_t length) {
         struct task *t = task_new(ino, NULL, NULL, 0);
         t->offset = offset;
         t->length = length;
         queue_add(&b->inodes, t);
+        return t;
 }
 
 static bool is_entry(const struct change *c) {
@@ -116,7 +117,7 @@ static void want_entry(struct notify *n, struct batch *b, const struct change_se
         const struct change *c = &s->items[i];
         if (n->edge->entry_valid_s == 0) { /* the kernel asks for names each time */
                 if (!listed_before(s, i, c->parent))
-                        want_inode(b, c->parent, 0, 0);
+                        (void)want_inode(b, c->parent, 0, 0);
                 return;
         }
         PRE(c->name_len <= LIMIT_NAME);
@@ -130,12 +131,12 @@ static void want_change(struct notify *n, struct batch *b, const struct change_s
         const struct change *c = &s->items[i];
         switch (c->kind) {
         case CHANGE_CONTENT:
-                want_inode(b, c->ino, (int64_t)c->offset, c->length > INT64_MAX ? 0 : (int64_t)c->length);
+                want_inode(b, c->ino, (int64_t)c->offset, c->length > INT64_MAX ? 0 : (int64_t)c->length)->content = true;
                 break;
         case CHANGE_ATTR:
         case CHANGE_XATTR:
         case CHANGE_INODE_GONE:
-                want_inode(b, c->ino, -1, 0);
+                (void)want_inode(b, c->ino, -1, 0);
                 break;
         case CHANGE_ENTRY_ADD:
         case CHANGE_ENTRY_DEL:

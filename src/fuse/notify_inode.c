@@ -5,6 +5,7 @@
 
 #define FENCE_SPINS   64
 #define PAUSE_NS      50000
+#define CONTENT_TRIES 3
 #define DOUBT_WAIT_NS UINT64_C(20000000) /* how long a change set waits for an inode in doubt */
 
 static void pause_ns(long ns) {
@@ -83,12 +84,30 @@ static void fence(const struct notify *n, uint64_t generation) {
                 pause_ns(i < FENCE_SPINS ? 0 : PAUSE_NS);
 }
 
+/* Somebody who reads all the time may be shown old content at each try: the last one is made with the new. */
+static void forget_content(struct notify *n, const struct batch *b, const struct task *t) {
+        struct fs *fs = n->edge->config.fs;
+        int64_t offset = t->offset, length = t->length;
+        for (int i = 1;; i++) {
+                /* An answer with what was before that began behind the batch's own fence. */
+                if (fs_telling(fs, t->ino, b->seq) || i > 1)
+                        fence(n, atomic_fetch_add(&n->generation, 1) + 1);
+                notify_inode_surely(n, t->ino, offset, length);
+                if (fs_told(fs, t->ino, b->seq, i >= CONTENT_TRIES))
+                        return;
+                offset = length = 0;
+        }
+}
+
 static void run_batch(struct notify *n, struct batch *b) {
         fence(n, b->generation);
         if (b->everything)
                 forget_all(n);
         for (struct task *t; (t = queue_take(&b->inodes, &b->inodes.head)); free(t))
-                notify_inode_surely(n, t->ino, t->offset, t->length);
+                if (t->content)
+                        forget_content(n, b, t);
+                else
+                        notify_inode_surely(n, t->ino, t->offset, t->length);
 }
 
 void *notify_inode_main(void *arg) {

@@ -28,7 +28,8 @@ struct task {
         uint64_t queued_ns;
         struct batch *batch; /* NULL: nobody waits; of a running name: an epoch has settled it */
         struct task *next;
-        bool drop; /* a name: not only asked for again */
+        bool drop;    /* a name: not only asked for again */
+        bool content; /* an inode: until it is notified, its content is shown as it was before */
         uint8_t name_len;
         char name[];
 };

@@ -185,6 +185,11 @@ static errint_t virtual_text(void *ctx, const char *name, struct enc *e) {
         return 0;
 }
 
+static bool kernel_knows(void *ctx, uint64_t ino) {
+        struct fixture *f = ctx;
+        return f->edge && fuse_edge_knows(f->edge, ino);
+}
+
 static void *tick(void *arg) {
         struct fixture *f = arg;
         pthread_mutex_lock(&f->lock);
@@ -269,7 +274,7 @@ void fixture_prepare(struct fixture *f) {
                 .gather_ms = 1000,
                 .gather_bytes_max = 64 * MIB,
                 .backend = {submit, barrier, withdraw, reserve, release, writable, invalidate_inode, arm, realtime, monotonic_ms, program,
-                            virtual_text, f},
+                            virtual_text, f, kernel_knows},
         };
         f->fs = fs_new(&config);
         ck_assert_int_eq(pthread_create(&f->ticker, NULL, tick, f), 0);

@@ -331,6 +331,76 @@ START_TEST(late_attributes_of_a_listing_do_not_go_stale) {
 }
 END_TEST
 
+/* While the kernel has not been told of a change it goes by the old size: what it is given must be as old, in every part. */
+START_TEST(a_change_is_seen_whole_or_not_at_all) {
+        struct statx sx;
+        char got[16] = "";
+        uint64_t seq = 0, ino = fixture_remote_create(&f, INO_ROOT, "a", S_IFREG | 0644);
+        fixture_remote_write(&f, ino, "1.107");
+        fixture_remote_create(&f, INO_ROOT, "b", S_IFREG | 0644);
+        int fd = open(fixture_path(&f, "a"), O_RDONLY);
+        ck_assert_int_ge(fd, 0);
+        ck_assert_int_eq(statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &sx), 0);
+        delay(DELAY_ENTRY_MIN, DELAY_ENTRY_MAX); /* what notifications wait behind */
+        pid_t client = SH("exec stat \"$1/b\" > /dev/null", "sh", f.mountpoint);
+        while (atomic_load(&delayed) != 1)
+                usleep(100);
+        struct extent x = {.length = 6};
+        struct op op = {.kind = OP_WRITE, .write = {.ino = ino, .keep = 0, .size = 6, .extents = &x, .n_extents = 1}};
+        op.payload = (struct op_payload){.form = FORM_RAW, .raw_len = 6, .data = (const uint8_t *)"2.1070", .len = 6};
+        ck_assert_int_eq(fixture_remote_async(&f, &op, &seq).error, 0);
+        uint64_t reads = fixture_metric(&f, METRIC_READS);
+        ck_assert_int_eq(pread(fd, got, sizeof(got) - 1, 0), 5);
+        ck_assert_str_eq(got, "1.107");
+        ck_assert_uint_eq(fixture_metric(&f, METRIC_READS), reads + 1);
+        ck_assert_int_eq(statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_SIZE, &sx), 0);
+        ck_assert_uint_eq(sx.stx_size, 5);
+        ck_assert(!fixture_wait_clear(&f, seq, 0));
+        atomic_store(&delayed, 2);
+        ck_assert(fixture_wait_clear(&f, seq, 2000));
+        ck_assert_int_eq(fixture_wait_exit(client, 2000), 0);
+        ck_assert_int_eq(pread(fd, got, sizeof(got) - 1, 0), 6);
+        ck_assert_str_eq(got, "2.1070");
+        ck_assert_int_eq(fstat(fd, &(struct stat){0}), 0);
+        close(fd);
+}
+END_TEST
+
+/* What was written here is seen here at once, whatever else the kernel has yet to be told. */
+START_TEST(own_writes_are_seen_before_a_change_is_told) {
+        struct stat st;
+        char got[16] = "";
+        uint64_t seq = 0, ino = fixture_remote_create(&f, INO_ROOT, "a", S_IFREG | 0644);
+        fixture_remote_write(&f, ino, "aaaaa");
+        fixture_remote_create(&f, INO_ROOT, "b", S_IFREG | 0644);
+        int fd = open(fixture_path(&f, "a"), O_RDWR);
+        ck_assert_int_ge(fd, 0);
+        delay(DELAY_ENTRY_MIN, DELAY_ENTRY_MAX);
+        pid_t client = SH("exec stat \"$1/b\" > /dev/null", "sh", f.mountpoint);
+        while (atomic_load(&delayed) != 1)
+                usleep(100);
+        struct extent x = {.length = 6};
+        struct op op = {.kind = OP_WRITE, .write = {.ino = ino, .keep = 0, .size = 6, .extents = &x, .n_extents = 1}};
+        op.payload = (struct op_payload){.form = FORM_RAW, .raw_len = 6, .data = (const uint8_t *)"bbbbbb", .len = 6};
+        ck_assert_int_eq(fixture_remote_async(&f, &op, &seq).error, 0);
+        ck_assert_int_eq(pwrite(fd, "ccccccc", 7, 0), 7);
+        ck_assert_int_eq(pread(fd, got, sizeof(got) - 1, 0), 7);
+        ck_assert_str_eq(got, "ccccccc");
+        ck_assert_int_eq(fsync(fd), 0);
+        ck_assert_int_eq(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+        ck_assert_int_eq(pread(fd, got, sizeof(got) - 1, 0), 7);
+        ck_assert_str_eq(got, "ccccccc");
+        atomic_store(&delayed, 2);
+        ck_assert(fixture_wait_clear(&f, seq, 2000));
+        ck_assert_int_eq(fixture_wait_exit(client, 2000), 0);
+        ck_assert_int_eq(pread(fd, got, sizeof(got) - 1, 0), 7);
+        ck_assert_str_eq(got, "ccccccc");
+        ck_assert_int_eq(fstat(fd, &st), 0);
+        ck_assert_int_eq(st.st_size, 7);
+        close(fd);
+}
+END_TEST
+
 static _Atomic bool hogging;
 static void *hog(void *arg) {
         (void)arg;
@@ -517,6 +587,8 @@ Suite *suite_notify(void) {
         tcase_add_test(c, a_late_reply_does_not_go_stale);
         tcase_add_test(c, a_late_listing_does_not_go_stale);
         tcase_add_test(c, late_attributes_of_a_listing_do_not_go_stale);
+        tcase_add_test(c, a_change_is_seen_whole_or_not_at_all);
+        tcase_add_test(c, own_writes_are_seen_before_a_change_is_told);
         tcase_add_test(c, a_client_without_a_processor_does_not_go_stale);
         tcase_add_test(c, another_history_is_taken_over);
         tcase_add_test(c, nothing_stale_after_clear);

@@ -54,6 +54,9 @@ errint_t tree_pin(struct tree *t, uint64_t ino);
 /* From now on the end of its last name pins an inode once, for whoever follows the change sets: a tree_unpin is due for each
  * CHANGE_INODE_GONE, at once or when nobody can come back to the inode by its number. */
 void tree_keep_removed(struct tree *t);
+/* From now on called right before the content of a file is changed by the operation seq (not of an orphan): with what it is like till then. */
+typedef void (*tree_content_fn)(void *ctx, uint64_t seq, const struct attr *was, struct blob *content);
+void tree_watch_content(struct tree *t, tree_content_fn fn, void *ctx);
 void tree_unpin(struct tree *t, uint64_t ino);
 bool tree_is_orphan(const struct tree *t, uint64_t ino);
 errint_t tree_orphan_new(struct tree *t, const struct attr *attr); /* O_TMPFILE: pinned once; attr.ino from OP_RESERVE_INO */

@@ -124,6 +124,12 @@ void fs_replaced(struct fs *fs, struct state *old);
 /* After an apply (any origin), without locks: open files and gathers learn of it. `local`: our own operation. Called in order of seq. */
 void fs_changed(struct fs *fs, const struct change_set *changes, uint64_t seq, bool local);
 
+/* The kernel is about to be told that the content of an inode was changed by seq; it has been. Till then it is shown the content and the size
+ * from before. fs_telling: true when some of that was shown: answers that may be under way have to be waited for. fs_told: false when some
+ * was shown since, so that it must be told once more, of all of the file; `last`: and what is shown from now on is new. */
+bool fs_telling(struct fs *fs, uint64_t ino, uint64_t seq);
+bool fs_told(struct fs *fs, uint64_t ino, uint64_t seq, bool last);
+
 #define FS_VIRTUAL_DIR ".coterie" /* in the root: hidden from readdir, reserved */
 bool fs_is_virtual(uint64_t ino);
 
