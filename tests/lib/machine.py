@@ -20,6 +20,14 @@ def need_root():
         raise Skip('needs root (mounts and other users)')
 
 
+def need_plain_build(daemon, why):
+    """Some figures are of the program alone; a sanitizer has its own."""
+    with open('/proc/%d/maps' % daemon.pid) as f:
+        maps = f.read()
+    if 'libasan' in maps or 'libtsan' in maps:
+        raise Skip(why)
+
+
 def need_fuse():
     need_root()
     try:

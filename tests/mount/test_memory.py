@@ -2,17 +2,9 @@
 import os
 
 from harness import at_most, test
-from machine import Skip, run
+from machine import need_plain_build
 
 PER_INODE, FIXED = 300, 10 * 1000 * 1000
-
-
-def need_plain_build(d):
-    """A sanitizer's own memory is not what is promised."""
-    if 'asan' in run('ldd', '/proc/%d/exe' % d.pid, check=False).stdout + open('/proc/%d/maps' % d.pid).read():
-        raise Skip('a build with sanitizers needs memory of its own')
-    if 'tsan' in open('/proc/%d/maps' % d.pid).read():
-        raise Skip('a build with sanitizers needs memory of its own')
 
 
 def memory(d, field='RssAnon'):
@@ -35,7 +27,7 @@ def create(d, directories, files, size):
 def bounded(t, directories, files, size):
     t.on_coterie()
     d = t.daemon()
-    need_plain_build(d)
+    need_plain_build(d, 'a build with sanitizers needs memory of its own')
     bound = create(d, directories, files, size)
     created = memory(d)
     at_most(created, bound, 'bytes of memory after %d files of %d bytes' % (files, size))
