@@ -114,6 +114,8 @@ struct engine {
         struct store_job *jobs, **jobs_tail;
         uint64_t dirty_since_ms; /* 0: all is on the medium, or the level does not ask for it */
         uint64_t flushed_seq;    /* known to be on the medium */
+        uint64_t group;          /* level file: operations that the last flush answered */
+        uint64_t flush_ns;       /* and how long it took */
         uint64_t commit_interval_ms;
         enum sync_level level;
         bool quiescing;

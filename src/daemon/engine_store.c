@@ -331,6 +331,10 @@ void engine_settle(struct engine *e) {
 
 /* --- the thread */
 
+#define NS_PER_S          UINT64_C(1000000000)
+#define GROUP_WAIT_MIN_NS UINT64_C(200000)
+#define GROUP_WAIT_MAX_NS UINT64_C(2000000)
+
 struct thread_trouble {
         errint_t error;
         const char *what;
@@ -354,21 +358,41 @@ static void thread_trouble(struct engine *e, errint_t error, const char *what) {
         engine_lock(e);
 }
 
+/* Whoever the last flush answered is about to come again: waits for as many, as long as a flush takes, so that they share the next.
+ * A single writer never waits. Lock held. */
+static void gather_group(struct engine *e) {
+        uint64_t now = env_monotonic_ns(env_system());
+        uint64_t until_ns = now + MIN_OF(MAX_OF(e->flush_ns, GROUP_WAIT_MIN_NS), GROUP_WAIT_MAX_NS);
+
+        while (atomic_load(&e->appended_seq) < e->flushed_seq + e->group && !e->store_ending && now < until_ns) {
+                struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S), .tv_nsec = (long)(until_ns % NS_PER_S)};
+                (void)pthread_cond_timedwait(&e->store_cond, &e->lock, &until);
+                now = env_monotonic_ns(env_system());
+        }
+}
+
 static void thread_write_out(struct engine *e) {
         struct store *store = e->config.store;
-        uint64_t seq = 0;
+        uint64_t seq = 0, before = e->flushed_seq;
 
+        if (e->level == LEVEL_FILE)
+                gather_group(e);
         e->want_write_out = false;
         engine_unlock(e);
+        uint64_t began = env_monotonic_ns(env_system());
         errint_t error = store->ops->write_out(store, &seq);
+        uint64_t took = env_monotonic_ns(env_system()) - began;
         engine_lock(e);
         if (error < 0) {
                 thread_trouble(e, error, "writing the log");
                 return;
         }
         engine_mark_written(e, seq);
-        if (e->level == LEVEL_FILE)
+        if (e->level == LEVEL_FILE) {
+                e->flush_ns = took;
+                e->group = seq > before ? seq - before : 0;
                 engine_mark_flushed(e, seq);
+        }
 }
 
 static void thread_barrier(struct engine *e) {
