@@ -140,16 +140,16 @@ static errint_t last(long done) {
 }
 
 /* --- one kind after the other */
-static errint_t write_at(int fd, const uint8_t *p, uint64_t n, int64_t at /* -1: at the end */) {
+static errint_t write_at(int fd, const uint8_t *p, uint64_t n, uint64_t at) {
         while (n > 0) {
-                ssize_t done = at < 0 ? write(fd, p, n) : pwrite(fd, p, n, at);
+                ssize_t done = pwrite(fd, p, n, (off_t)at);
                 if (done < 0 && errno == EINTR)
                         continue;
                 if (done < 0)
                         return -errno;
                 p += done;
                 n -= (uint64_t)done;
-                at = at < 0 ? -1 : at + done;
+                at += (uint64_t)done;
         }
         return 0;
 }
@@ -179,7 +179,7 @@ static errint_t apply_write(int root, const struct conflict_file *f) {
                 }
                 if (x->length > len - used)
                         return -EBADMSG;
-                r = write_at(fd, content + used, x->length, append ? -1 : (int64_t)x->offset);
+                r = append ? cli_write_all(fd, content + used, x->length) : write_at(fd, content + used, x->length, x->offset);
                 used += x->length;
         }
         if (r == 0 && op->write.size != BLOB_KEEP_ALL)
@@ -394,7 +394,7 @@ static int blob_file(const struct blob *b) {
         size_t n;
 
         for (uint64_t at = 0; fd >= 0 && (n = blob_read(b, at, buffer, sizeof(buffer))) > 0; at += n)
-                if (write_at(fd, buffer, n, (int64_t)at) < 0) {
+                if (cli_write_all(fd, buffer, n) < 0) {
                         (void)close(fd);
                         return -1;
                 }

@@ -152,6 +152,11 @@ struct engine {
 };
 
 static inline uint64_t engine_now_ms(const struct engine *e) { return env_monotonic_ns(e->config.env) / 1000000u; }
+/* What a timed wait on one of the engine's conditions takes: they go by the monotonic clock. */
+static inline struct timespec engine_deadline_ns(uint64_t ns) {
+        return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+}
+static inline struct timespec engine_deadline(uint64_t ms) { return engine_deadline_ns(ms * 1000000u); }
 static inline void engine_lock(struct engine *e) { (void)pthread_mutex_lock(&e->lock); } /* a default mutex used rightly does not fail */
 static inline void engine_unlock(struct engine *e) { (void)pthread_mutex_unlock(&e->lock); }
 

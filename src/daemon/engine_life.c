@@ -115,14 +115,8 @@ errint_t engine_start(struct engine *e, struct net *net) {
         return e->config.read_only_reason ? 0 : net->ops->start(net); /* who never speaks would only be waited for */
 }
 
-static void mono_deadline(uint64_t at_ms, struct timespec *ret) {
-        *ret = (struct timespec){.tv_sec = (time_t)(at_ms / 1000u), .tv_nsec = (long)(at_ms % 1000u) * 1000000L};
-}
-
 bool engine_quiesce(struct engine *e, uint64_t timeout_ms) {
-        struct timespec until;
-
-        mono_deadline(engine_now_ms(e) + timeout_ms, &until);
+        struct timespec until = engine_deadline(engine_now_ms(e) + timeout_ms);
         engine_lock(e);
         e->quiescing = true;
         while (atomic_load(&e->in_flight) > 0)
@@ -139,7 +133,7 @@ static void stop_machine(struct engine *e) {
 
         stop->repl.kind = REPL_STOP;
         engine_post(e, stop, false);
-        mono_deadline(engine_now_ms(e) + ENGINE_STOP_MS, &until);
+        until = engine_deadline(engine_now_ms(e) + ENGINE_STOP_MS);
         engine_lock(e);
         while (!e->left)
                 if (pthread_cond_timedwait(&e->quiet_cond, &e->lock, &until) == ETIMEDOUT)

@@ -331,7 +331,6 @@ void engine_settle(struct engine *e) {
 
 /* --- the thread */
 
-#define NS_PER_S          UINT64_C(1000000000)
 #define GROUP_WAIT_MIN_NS UINT64_C(200000)
 #define GROUP_WAIT_MAX_NS UINT64_C(2000000)
 
@@ -363,9 +362,9 @@ static void thread_trouble(struct engine *e, errint_t error, const char *what) {
 static void gather_group(struct engine *e) {
         uint64_t now = env_monotonic_ns(env_system());
         uint64_t until_ns = now + MIN_OF(MAX_OF(e->flush_ns, GROUP_WAIT_MIN_NS), GROUP_WAIT_MAX_NS);
+        struct timespec until = engine_deadline_ns(until_ns);
 
         while (atomic_load(&e->appended_seq) < e->flushed_seq + e->group && !e->store_ending && now < until_ns) {
-                struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S), .tv_nsec = (long)(until_ns % NS_PER_S)};
                 (void)pthread_cond_timedwait(&e->store_cond, &e->lock, &until);
                 now = env_monotonic_ns(env_system());
         }
@@ -465,8 +464,7 @@ void *engine_store_main(void *arg) {
                 if (e->dirty_since_ms == 0 || atomic_load(&e->troubled) || atomic_load(&e->failed)) {
                         (void)pthread_cond_wait(&e->store_cond, &e->lock);
                 } else {
-                        uint64_t at = barrier_due_ms(e);
-                        struct timespec until = {.tv_sec = (time_t)(at / 1000u), .tv_nsec = (long)(at % 1000u) * 1000000L};
+                        struct timespec until = engine_deadline(barrier_due_ms(e));
                         (void)pthread_cond_timedwait(&e->store_cond, &e->lock, &until);
                 }
         }

@@ -73,7 +73,7 @@ void *engine_thread_main(void *arg) {
                 if (at == 0) {
                         (void)pthread_cond_wait(&e->engine_cond, &e->lock);
                 } else {
-                        struct timespec until = {.tv_sec = (time_t)(at / 1000u), .tv_nsec = (long)(at % 1000u) * 1000000L};
+                        struct timespec until = engine_deadline(at);
                         (void)pthread_cond_timedwait(&e->engine_cond, &e->lock, &until);
                 }
         }
